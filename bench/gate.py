@@ -15,7 +15,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from fedleak.evaluation.gate import Outcome, gate, hidden
+from fedleak.evaluation.gate import Outcome, gate
+from fedleak.evaluation.limited_value import hidden
 from fedleak.evaluation.limits import FEWEST, Limit
 from fedleak.evaluation.mean_interval import MeanOverClients
 from fedleak.evaluation.paired_means import mean_over_clients

@@ -28,7 +28,11 @@ HARMLESS = {
     "joblib.parallel": frozenset({"BACKENDS", "EXTERNAL_BACKENDS"}),
 }
 """What opens no file: processes of our own, which get what we made, and names of backends."""
-OF_ITS_OWN_RUN = {"fedleak/evaluation/engines/submitit.py": ["submitit", "submitit.core.utils", "submitit.helpers"]}
+OF_ITS_OWN_RUN = {
+    "fedleak/evaluation/engines/submitit.py": ["submitit"],
+    "fedleak/evaluation/engines/submission.py": ["submitit.core.utils"],
+    "fedleak/evaluation/engines/submitted_job.py": ["submitit.helpers"],
+}
 """Files that unpickle what the same run has written, in a folder that nobody else may write to."""
 FORBIDDEN_CALLS = {"torch.load", "pd.read_pickle", "pandas.read_pickle"}
 """Unless they are told that the file holds values only."""

@@ -38,12 +38,20 @@ class DeclaredBound:
     @property
     def right(self) -> int:
         """Number of clients that are matched."""
-        return 0 if self.matched is None else round(self.matched["mean"] * self.matched["n"])
+        """Number of clients that are matched."""
+        matched = 0
+        if self.matched is not None:
+            matched = round(self.matched["mean"] * self.matched["n"])
+        return matched
 
     @property
     def chance(self) -> float:
         """Probability with which so many are matched, or more, if the declaration is true."""
-        return 1.0 if self.matched is None else float(binom.sf(self.right - 1, self.matched["n"], self.allowed))
+        """Probability with which so many are matched, or more, if the declaration is true."""
+        if self.matched is None:
+            return 1.0
+        # P(X >= right) of the binomial law of n clients, each matched with the allowed probability.
+        return float(binom.sf(self.right - 1, self.matched["n"], self.allowed))
 
 
 @dataclass(frozen=True)
@@ -67,8 +75,9 @@ class AddedBits:
 
 def added_bits(row: Mapping[str, Any], cells: "Cells") -> AddedBits | None:
     """The most bits on the question and setting of a row of results; None where none were measured."""
-    measured = [other for other in cells.cell(row, "bits") if other["role"] in ATTACKS]
-    best = max(measured, key=lambda other: (other["mean"], other.get("with_prior") is True), default=None)
+    measured = [bits_row for bits_row in cells.cell(row, "bits") if bits_row["role"] in ATTACKS]
+    # Of equal ones, that with the priors.
+    best = max(measured, key=lambda bits_row: (bits_row["mean"], bits_row.get("with_prior") is True), default=None)
     if best is None:
         return None
     return AddedBits(
@@ -85,11 +94,11 @@ def declared_bound(row: Mapping[str, Any], cells: "Cells") -> DeclaredBound | No
     bits = cells.of_attack(row, "bits-bound")
     if bits is None:
         return None
-    matched = [other for other in cells.cell(row, "matched-clients") if other["attack"] == row["attack"]]
     allowed = cells.of_attack(row, "matched-clients-bound")
-    if not matched or allowed is None:
+    of_attack = [cell_row for cell_row in cells.cell(row, "matched-clients") if cell_row["attack"] == row["attack"]]
+    if not of_attack or allowed is None:
         return DeclaredBound(bits)
-    return DeclaredBound(bits, matched[0], allowed)
+    return DeclaredBound(bits, of_attack[0], allowed)
 
 
 def false_bounds(cells: "Cells") -> list[str]:

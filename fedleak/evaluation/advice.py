@@ -45,8 +45,8 @@ def outcomes_under_defences(results: pd.DataFrame, evaluation: Evaluation, gate:
     outcomes: dict[str, dict[str, str]] = {}
     for name in results[results["metric"] == COSINE][_COLUMN].unique():
         scores = evaluation.scores
-        under = dataclasses.replace(evaluation, scores=scores[scores[_COLUMN] == name])
-        verdicts = gate(results[results[_COLUMN] == name], under)
+        under_defence = dataclasses.replace(evaluation, scores=scores[scores[_COLUMN] == name])
+        verdicts = gate(results[results[_COLUMN] == name], under_defence)
         outcomes[str(name)] = {f"{verdict.metric}={verdict.limit:g}": verdict.verdict for verdict in verdicts}
     return outcomes
 
@@ -69,29 +69,34 @@ def advice(results: pd.DataFrame, evaluation: Evaluation, outcomes: Outcomes) ->
         return ""
     if not outcomes:
         return NO_LIMITS
-    by, label = (LOSS, "auxiliary loss") if (results["metric"] == LOSS).any() else (COSINE, "cosine")
-    kept = results[results["metric"] == by].groupby(_COLUMN, sort=False)["mean"].mean()
-    worst = {name: _worst(outcomes[str(name)]) for name in kept.index}
-    tried = kept.drop(NONE, errors="ignore").sort_values(ascending=by == LOSS)
-    within = [f"{name} ({label} {number(left)})" for name, left in tried.items() if worst[name] == "ok"]
+    # What a defence leaves: the loss, of which less is better, or else the cosine.
+    if (results["metric"] == LOSS).any():
+        metric_name, label = LOSS, "auxiliary loss"
+    else:
+        metric_name, label = COSINE, "cosine"
+    signal = results[results["metric"] == metric_name].groupby(_COLUMN, sort=False)["mean"].mean()
+    worst = {name: _worst(outcomes[str(name)]) for name in signal.index}
+    tried = signal.drop(NONE, errors="ignore").sort_values(ascending=metric_name == LOSS)
+    within = [f"{name} ({label} {number(value)})" for name, value in tried.items() if worst[name] == "ok"]
     undecided = sum(worst[name] in ("undecided", "unchecked") for name in tried.index)
-    said = [f"Of {len(tried)} defences that were tried on this recording, {len(within)} keep all limits"]
+    first = f"Of {len(tried)} defences that were tried on this recording, {len(within)} keep all limits"
     if within:
         verb = "leaves" if len(within) == 1 else "leave"
-        said[0] += f": {'; '.join(within[:_NAMED])} {verb} most of the round's learning"
-    said = [f"{said[0]}."]
+        first += f": {'; '.join(within[:_NAMED])} {verb} most of the round's learning"
+    sentences = [f"{first}."]
     if undecided:
-        said.append(f"Of {undecided}, too few clients or attacks decide.")
+        sentences.append(f"Of {undecided}, too few clients or attacks decide.")
     if worst.get(NONE) == "ok":
-        said.append("Without any, all limits are kept.")
+        sentences.append("Without any, all limits are kept.")
     elif not within:
-        said.append("Try stronger ones, sums of more clients, or other limits.")
+        sentences.append("Try stronger ones, sums of more clients, or other limits.")
     absent = ", ".join(evaluation.not_under_defences)
     if absent:
-        said.append(f"Among the best, but left out under defences for their time: {absent}; give --slow.")
-    return " ".join(said)
+        sentences.append(f"Among the best, but left out under defences for their time: {absent}; give --slow.")
+    return " ".join(sentences)
 
 
 def _worst(outcomes: Mapping[str, str]) -> str:
     """The worst outcome of the limits under one defence."""
-    return next(one for one in ("failed", "unchecked", "undecided", "ok") if one in outcomes.values())
+    descending = ("failed", "unchecked", "undecided", "ok")
+    return next(outcome for outcome in descending if outcome in outcomes.values())

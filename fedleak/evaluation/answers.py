@@ -4,7 +4,6 @@ The rules for all of these stand here and nowhere else; docs/audit/reports.md ("
 their formulas. Every page, figure, gate, statement and export reads a table of `Answer` and defines none of it again.
 """
 
-import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,10 +14,9 @@ import pandas as pd
 from fedleak.core.metric_table import judges, metric
 from fedleak.evaluation.added_bits import AddedBits, added_bits
 from fedleak.evaluation.as_recorded import as_recorded
-from fedleak.evaluation.attack_descriptions import described
+from fedleak.evaluation.attack_descriptions import inferred_by_family, is_about_data
 from fedleak.evaluation.comparisons import LEVEL, NEAR, Cells, Comparison, Row, known, share_of_the_way
 from fedleak.evaluation.limits import FEWEST
-from fedleak.evaluation.reasons import Reason, nearest_reason
 from fedleak.evaluation.result_names import ATTACKS, DATA, RUN, SETTING, setting_of
 from fedleak.evaluation.risk import worst_clients
 from fedleak.evaluation.scores import rows_of
@@ -92,7 +90,9 @@ class Answer:
     @property
     def metric(self) -> str:
         """Metric by which the attacks are compared; empty for a question that was not measured."""
-        return "" if self.row is None else str(self.row["metric"])
+        if self.row is None:
+            return ""
+        return str(self.row["metric"])
 
     @property
     def is_of_too_few(self) -> bool:
@@ -148,7 +148,9 @@ def plain(answer: Answer) -> dict[str, Any]:
 
 
 def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+    if math.isfinite(value):
+        return float(value)
+    return None
 
 
 def answers(results: pd.DataFrame) -> list[Answer]:
@@ -163,17 +165,23 @@ def answers(results: pd.DataFrame) -> list[Answer]:
     attacks = [row for row in cells.rows if row["role"] in ATTACKS]
     compared = [row for row in attacks if judges(row["metric"], row.get("question"))]
     # A question none of whose metrics compares attacks has the first metric of each attack.
-    with_metric = {_asked(row) for row in compared}
+    with_metric = {_question_and_family(row) for row in compared}
     first_metric: dict[tuple[Any, Any], str] = {}
     for row in attacks:
-        if _asked(row) not in with_metric and row["metric"] == first_metric.setdefault(_asked(row), row["metric"]):
+        key = _question_and_family(row)
+        if key not in with_metric and row["metric"] == first_metric.setdefault(key, row["metric"]):
             compared.append(row)
+    # A cell is a question in one setting by one metric.
     by_cell: dict[tuple[Any, ...], list[Row]] = {}
     for row in compared:
-        values = (known(row.get(setting)) for setting in cells.settings)
-        by_cell.setdefault((*_asked(row), row["metric"], *values), []).append(row)
+        values = [known(row.get(setting)) for setting in cells.settings]
+        by_cell.setdefault((*_question_and_family(row), row["metric"], *values), []).append(row)
     varied = _varied_settings(cells.rows, cells.settings)
-    return [_answer(cells, rows, varied[rows[0].get("question")]) for rows in by_cell.values()]
+    answers_of_cells = []
+    for rows in by_cell.values():
+        question = rows[0].get("question")
+        answers_of_cells.append(_answer(cells, rows, varied[question]))
+    return answers_of_cells
 
 
 def _answer(cells: Cells, rows: Sequence[Row], varied: frozenset[str]) -> Answer:
@@ -211,18 +219,27 @@ def _status(cells: Cells, best: Row, *, is_shown: bool) -> Status:
     if gain is None:
         return "undecided"
     if gain >= NEAR:
-        return "leak" if is_shown else "undecided"
-    leaky_end = best["low" if metric(best["metric"]).lower_is_better else "high"]
+        if is_shown:
+            return "leak"
+        return "undecided"
+    # Near the comparison, if also the end of the interval with more leakage is on the first half of the way.
+    leaky_end = best["low"] if metric(best["metric"]).lower_is_better else best["high"]
     furthest = cells.gain(best, leaky_end)
-    return "near" if furthest is not None and furthest < HALF else "undecided"
+    if furthest is not None and furthest < HALF:
+        return "near"
+    return "undecided"
 
 
 def _reach(cells: Cells, best: Row) -> Reach | None:
-    shares = [cells.gain(best, best[name]) for name in ("mean", "low", "high")]
-    mean, low, high = (None if share is None else _within(share) for share in shares)
+    """Shares of the way of a mean and of the ends of its interval; None without a comparison."""
+    mean = cells.gain(best, best["mean"])
+    low = cells.gain(best, best["low"])
+    high = cells.gain(best, best["high"])
     if mean is None or low is None or high is None:
         return None
-    return Reach(mean, min(low, high), max(low, high))
+    # Where less is more leakage, the lower end of the interval goes furthest.
+    ends = _within(low), _within(high)
+    return Reach(_within(mean), min(ends), max(ends))
 
 
 def _within(share: float) -> float:
@@ -241,14 +258,20 @@ def leading(all_answers: Iterable[Answer], scores: pd.DataFrame | None = None) -
     """
     by_question: dict[tuple[Any, ...], list[Answer]] = {}
     for answer in all_answers:
-        data, run = (answer.setting.get(name.removeprefix(SETTING)) for name in (DATA, RUN))
+        data = answer.setting.get(DATA.removeprefix(SETTING))
+        run = answer.setting.get(RUN.removeprefix(SETTING))
         by_question.setdefault((answer.question, answer.family, data, run), []).append(answer)
     chosen = []
     for of_question in by_question.values():
         best = max(of_question, key=goes_furthest)
-        labels = [label for one in of_question if one.metric == best.metric for label in one.attacks]
-        best = replace(best, attacks=tuple(dict.fromkeys(labels)))
-        chosen.append(best if scores is None or scores.empty else _with_worst(best, scores))
+        labels: dict[str, None] = {}
+        for answer in of_question:
+            if answer.metric == best.metric:
+                labels.update(dict.fromkeys(answer.attacks))
+        best = replace(best, attacks=tuple(labels))
+        if scores is not None and not scores.empty:
+            best = _with_worst(best, scores)
+        chosen.append(best)
     return sorted(chosen, key=lambda answer: answer.place)
 
 
@@ -259,7 +282,8 @@ def _with_worst(answer: Answer, scores: pd.DataFrame) -> Answer:
     reach, comparison = answer.reach, answer.comparison
     if reach is not None and comparison is not None and len(worst):
         share = share_of_the_way(answer.row, float(worst.mean()), comparison.value)
-        reach = replace(reach, worst=None if share is None else _within(share))
+        share_of_worst = None if share is None else _within(share)
+        reach = replace(reach, worst=share_of_worst)
     return replace(answer, worst=worst, reach=reach)
 
 
@@ -273,75 +297,19 @@ def recorded_answers(results: pd.DataFrame) -> list[Answer]:
     return answers(as_recorded(results))
 
 
-def _asked(row: Mapping[str, Any]) -> tuple[Any, Any]:
+def _question_and_family(row: Mapping[str, Any]) -> tuple[Any, Any]:
     return known(row.get("question")), known(row.get("family"))
 
 
 def _varied_settings(rows: Sequence[Row], settings: Sequence[str]) -> dict[Any, frozenset[str]]:
     """By question the names of the settings that differ between its results, those of no question among them."""
-    questions = dict.fromkeys(row.get("question") for row in rows)
     varied = {}
-    for question in questions:
-        own = [row for row in rows if row.get("question") == question or known(row.get("question")) is None]
-        differing = [name for name in settings if len({repr(known(row.get(name))) for row in own}) > 1]
-        varied[question] = frozenset(name.removeprefix(SETTING) for name in differing)
+    for question in dict.fromkeys(row.get("question") for row in rows):
+        of_question = [row for row in rows if row.get("question") == question or known(row.get("question")) is None]
+        differing = set()
+        for name in settings:
+            values = {repr(known(row.get(name))) for row in of_question}
+            if len(values) > 1:
+                differing.add(name.removeprefix(SETTING))
+        varied[question] = frozenset(differing)
     return varied
-
-
-@functools.cache
-def inferred_by_family() -> dict[str, str]:
-    """What the server may infer, by family: of its first attack."""
-    questions: dict[str, str] = {}
-    for attack in described():
-        if not attack.baseline:
-            questions.setdefault(attack.family, attack.inferred)
-    return questions
-
-
-@functools.cache
-def is_about_data() -> dict[str, bool]:
-    """Whether the question of each family is about the content of a client's data."""
-    about: dict[str, bool] = {}
-    for attack in described():
-        about[attack.family] = about.get(attack.family, False) or attack.about_data
-    return about
-
-
-def unanswered(reasons: Mapping[str, Reason], measured: Iterable[Answer]) -> tuple[list[Answer], list[str]]:
-    """Questions of this version that an audit asked and did not measure, and the families that it did not ask.
-
-    The reason is that of the attack of a family which lacks least. A question does not apply where none of them could
-    be asked of the recorded system.
-
-    Args:
-        reasons: by attack why it did not run.
-        measured: answers that were measured.
-    """
-    families: dict[str, str] = {}
-    for attack in described():
-        if not attack.baseline:
-            families |= {attack.name: attack.family, f"{attack.family}/{attack.name}": attack.family}
-    by_family: dict[str, dict[str, Reason]] = {}
-    for name, reason in reasons.items():
-        if name in families:
-            by_family.setdefault(families[name], {})[name] = reason
-    answered = {answer.family for answer in measured}
-    missing = [family for family in inferred_by_family() if family not in answered]
-    lacking = []
-    for family in missing:
-        if family not in by_family:
-            continue
-        reason = nearest_reason(by_family[family])
-        inapplicable = reason.kind == "inapplicable"  # which is the last of all reasons
-        lacking.append(
-            Answer(
-                family=family,
-                question=None,
-                inferred=inferred_by_family()[family],
-                status="inapplicable" if inapplicable else "unmeasured",
-                about_data=is_about_data().get(family, True),
-                reason=reason.says if inapplicable else reason.sentence,
-            )
-        )
-    lacking.sort(key=lambda answer: answer.place)
-    return lacking, [family for family in missing if family not in by_family]

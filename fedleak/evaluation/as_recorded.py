@@ -4,8 +4,10 @@ import pandas as pd
 
 from fedleak.evaluation.scores import SETTING
 
-DEFENCE, NONE = "defence", "none"
-"""Setting of a result of a what-if: the defence with its strength, and its value without one."""
+DEFENCE = "defence"
+"""Setting of a result of a what-if: the defence with its strength."""
+NONE = "none"
+"""Its value without a defence."""
 COSINE = "aggregate-cosine"
 """Metric that every what-if has: the cosine of the round's mean update with and without a defence."""
 
@@ -19,4 +21,6 @@ def as_recorded(table: pd.DataFrame) -> pd.DataFrame:
         return table
     defences = table[SETTING + DEFENCE]
     plain = table[(defences == NONE) | defences.isna()]
-    return table if plain.empty else plain
+    if plain.empty:
+        return table
+    return plain

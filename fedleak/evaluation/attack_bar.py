@@ -24,8 +24,8 @@ class _TimedBar(tqdm):  # type: ignore[type-arg]
     @property
     def format_dict(self) -> dict[str, Any]:
         seconds = self.seconds_left()
-        left = "?" if seconds is None else self.format_interval(seconds)
-        return {**super().format_dict, "left": left}
+        interval = "?" if seconds is None else self.format_interval(seconds)
+        return {**super().format_dict, "left": interval}
 
 
 class AttackBar:
@@ -49,11 +49,17 @@ class AttackBar:
         show: bool,
         budget: TimeBudget = TimeBudget(None),  # noqa: B008 - without a bound it has no state
     ) -> None:
+        # Victims still to attack, and all of them; both may be fractions while an attack is on a view.
         self._left: dict[str, float] = dict(victims)
-        self._whole, self._elapsed, self._budget = dict(victims), dict.fromkeys(victims, 0.0), budget
+        self._all = dict(victims)
+        self._elapsed = dict.fromkeys(victims, 0.0)
+        self._budget = budget
         self._width = max((len(name) for name in victims), default=0) + len(" round 999")
-        words = {name: (cost.split() or [""])[0] for name, cost in (costs or {}).items()}
-        self._declared = {name: _DECLARED[word] for name, word in words.items() if word in _DECLARED}
+        self._declared: dict[str, float] = {}
+        for name, cost in (costs or {}).items():
+            words = cost.split()
+            if words and words[0] in _DECLARED:
+                self._declared[name] = _DECLARED[words[0]]
         self._measured: dict[str, float] = {}
         self._bar = _TimedBar(total=sum(victims.values()), bar_format=_FORMAT, dynamic_ncols=True, disable=not show)
         self._bar.seconds_left = self.seconds_left
@@ -77,18 +83,29 @@ class AttackBar:
     def seconds_left(self) -> float | None:
         """Estimate of the time left; None before anything was measured, if some attack declares no time."""
         rates = self._declared | self._measured
-        mean = sum(self._measured.values()) / len(self._measured) if self._measured else None
-        known = [(left, rates.get(name, mean)) for name, left in self._left.items() if left > 0]
-        return None if any(rate is None for _, rate in known) else sum(left * (rate or 0.0) for left, rate in known)
+        mean = None
+        if self._measured:
+            mean = sum(self._measured.values()) / len(self._measured)
+        seconds = 0.0
+        for name, victims in self._left.items():
+            if victims <= 0:
+                continue
+            rate = rates.get(name, mean)
+            if rate is None:
+                return None
+            seconds += victims * rate
+        return seconds
 
     def seconds_of(self, attack: str) -> float | None:
         """Seconds that an attack still needs: by the measured speed, or the declared one; None if neither is known."""
         rate = (self._declared | self._measured).get(attack)
-        return None if rate is None else rate * self._left.get(attack, 0.0)
+        if rate is None:
+            return None
+        return rate * self._left.get(attack, 0.0)
 
     def victims_of(self, attack: str) -> int:
         """Number of victims of an attack in all rounds together."""
-        return self._whole[attack]
+        return self._all[attack]
 
     def needed(self) -> dict[str, float]:
         """Seconds that each attack still needs whose speed was measured."""
@@ -97,7 +114,9 @@ class AttackBar:
     def seconds_of_all(self, attack: str) -> float | None:
         """Seconds that an attack needs for all victims, also those of earlier views; None before it was measured."""
         rate = self._measured.get(attack)
-        return None if rate is None else rate * self._whole[attack]
+        if rate is None:
+            return None
+        return rate * self._all[attack]
 
     def took(self, attack: str, seconds: float) -> None:
         """Sets the seconds per victim that an attack took at least, e.g. in an earlier run."""
@@ -112,17 +131,21 @@ class AttackBar:
         """Context in which an attack runs on a view with a number of victims, of one round or of all together."""
         where = "" if round is None else f" round {round}"
         self._bar.set_postfix_str(f"{attack}{where}".ljust(self._width))
-        done, start = 0.0, time.perf_counter()
+        done = 0.0
+        start = time.perf_counter()
 
         def advance(share: float) -> None:
+            """Moves the bar to the share of the view that is done, and ends an attack that is too slow."""
             nonlocal done
-            if share > done:
-                step, done = (share - done) * victims, share
-                self._left[attack] = self._left.get(attack, 0) - step
-                self._bar.update(min(step, self.total - self.done))
-                whole = max(self._whole.get(attack, victims), 1)
-                elapsed = self._elapsed.get(attack, 0.0) + time.perf_counter() - start
-                self._budget.check(elapsed, 1 - self._left[attack] / whole)
+            if share <= done:
+                return
+            step = (share - done) * victims
+            done = share
+            self._left[attack] = self._left.get(attack, 0) - step
+            self._bar.update(min(step, self.total - self.done))
+            all_victims = max(self._all.get(attack, victims), 1)
+            elapsed = self._elapsed.get(attack, 0.0) + time.perf_counter() - start
+            self._budget.check(elapsed, 1 - self._left[attack] / all_victims)
 
         with progress_listener(advance):
             yield

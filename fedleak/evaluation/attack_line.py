@@ -9,11 +9,13 @@ from fedleak.evaluation.scores import AttackInfo, Role
 def line_of(attack: Attack, view: View) -> AttackInfo:
     """Line of an attack on a view."""
     unbounded = no_bound(view)
-    published: Role = "published" if attack.references else "ours"
+    role: Role = "published" if attack.references else "ours"
+    if attack.baseline:
+        role = "baseline"
     return AttackInfo(
         name=attack.name,
         variant=attack.variant_key,
-        role="baseline" if attack.baseline else published,
+        role=role,
         comparison=attack.comparison(),
         family=attack.family,
         question=attack.estimates.question(),

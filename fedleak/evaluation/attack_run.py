@@ -68,6 +68,7 @@ class AttackRun:
         if lacking is not None:
             self.bar.leave_out(name)
             return Evaluation(missing={name: lacking})
+        # Where another attack has the same name, the label has the family too.
         label = None if name == attack.name else f"{attack.family}/{attack.label(view)}"
         round_number = view.round if attack.view is RoundView else None
         try:
@@ -88,10 +89,12 @@ class AttackRun:
         except ViewError as error:
             return Evaluation(missing={name: Reason("misfit", says=str(error))})
         except Exception as error:
+            # A damaged recording concerns all attacks; a defect, one.
             concerns_all = isinstance(error, InputError) and not isinstance(error, AttackError)
             if concerns_all or not self.plan.separate:
                 raise
             return Evaluation(missing={name: defect_of(error)}, tracebacks={name: traceback.format_exc()})
+        # An estimate that was read back took its time in an earlier run.
         if len(evaluation.scores):
             self.bar.took(name, float(evaluation.scores["seconds"].iloc[0]))
         return evaluation
@@ -102,11 +105,11 @@ def defect_of(error: Exception) -> Reason:
     if isinstance(error, InputError):
         way_out = f"{error.way_out[0].lower()}{error.way_out[1:]}"
         return Reason("defect", way_out=way_out.rstrip("."), says=error.found)
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    said = " ".join(str(error).split())[:_LONGEST]
-    where = f"{Path(place.filename).name}, line {place.lineno}"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    message = " ".join(str(error).split())[:_LONGEST]
+    where = f"{Path(frame.filename).name}, line {frame.lineno}"
     return Reason(
         "defect",
         way_out=f"please report it with {TRACEBACKS}",
-        says=f"it ended in {type(error).__name__}: {said} ({where}), a defect",
+        says=f"it ended in {type(error).__name__}: {message} ({where}), a defect",
     )

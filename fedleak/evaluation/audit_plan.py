@@ -90,19 +90,42 @@ class AuditPlan:
 
     def __post_init__(self) -> None:
         """Checks the values."""
-        right = 0 <= self.seed <= _LARGEST_SEED
-        require(right, "a seed from 0 to 2**63 - 1", self.seed, "Set a seed in this range.")
-        right = self.victims is None or self.victims >= 1
-        require(right, "at least 1 victim", self.victims, "Set at least 1, or None for all clients.")
-        right = self.minutes is None or self.minutes > 0
-        require(right, "minutes above 0", self.minutes, "Set a number, e.g. 5, or None for no bound.")
-        right = self.slow in get_args(Slow)
-        require(right, f"slow among {', '.join(get_args(Slow))}", repr(self.slow), "Choose one of them.")
+        """Checks the values."""
+        require(
+            0 <= self.seed <= _LARGEST_SEED,
+            "a seed from 0 to 2**63 - 1",
+            self.seed,
+            "Set a seed in this range.",
+        )
+        require(
+            self.victims is None or self.victims >= 1,
+            "at least 1 victim",
+            self.victims,
+            "Set at least 1, or None for all clients.",
+        )
+        require(
+            self.minutes is None or self.minutes > 0,
+            "minutes above 0",
+            self.minutes,
+            "Set a number, e.g. 5, or None for no bound.",
+        )
+        require(
+            self.slow in get_args(Slow),
+            f"slow among {', '.join(get_args(Slow))}",
+            repr(self.slow),
+            "Choose one of them.",
+        )
         recorded = self.recording.rounds
         missing = [number for number in self.rounds or () if number not in recorded]
-        listed = f"rounds among {_listed(recorded)}"
-        require(not missing, listed, _listed(missing), "Name recorded rounds, or none for all.")
-        names = {name for attack in self.attacks for name in attack.names()}
+        require(
+            not missing,
+            f"rounds among {_listed(recorded)}",
+            _listed(missing),
+            "Name recorded rounds, or none for all.",
+        )
+        names: set[str] = set()
+        for attack in self.attacks:
+            names.update(attack.names())
         unknown = sorted(set(self.limits) - names)
         require(not unknown, "limits of attacks of the plan", ", ".join(unknown), "Name attacks that it runs.")
         check_distinct([type(attack) for attack in self.attacks])
@@ -111,16 +134,22 @@ class AuditPlan:
     def attacked_rounds(self) -> list[int]:
         """Ascending numbers of the rounds to attack."""
         recorded = self.recording.rounds
-        return recorded if self.rounds is None else sorted(set(self.rounds) & set(recorded))
+        if self.rounds is None:
+            return recorded
+        return sorted(set(self.rounds) & set(recorded))
 
     @property
     def cell(self) -> Mapping[str, Any]:
         """Setting columns of the scores."""
-        return default_setting(self.recording) if self.setting is None else self.setting
+        if self.setting is None:
+            return default_setting(self.recording)
+        return self.setting
 
     def with_attacks(self, attacks: Sequence[Attack]) -> Self:
         """The plan with some of its attacks."""
-        names = {name for attack in attacks for name in attack.names()}
+        names: set[str] = set()
+        for attack in attacks:
+            names.update(attack.names())
         limits = {name: most for name, most in self.limits.items() if name in names}
         return dataclasses.replace(self, attacks=attacks, limits=limits)
 
@@ -148,10 +177,11 @@ class AuditPlan:
         return clauses
 
     def _attacks_in_words(self) -> str:
-        questions = {attack.family for attack in self.attacks}
-        words = f"{len(self.attacks)} asked for, on {len(questions)} questions"
         if len(self.attacks) <= _MOST_NAMES:
-            words = ", ".join(f"{attack.family}/{attack.name}" for attack in self.attacks)
+            words = ", ".join(attack_key(attack) for attack in self.attacks)
+        else:
+            questions = {attack.family for attack in self.attacks}
+            words = f"{len(self.attacks)} asked for, on {len(questions)} questions"
         if self.limits:
             limits = [f"{name} on at most {most} clients" for name, most in self.limits.items()]
             words += f"; {', '.join(limits)}"
@@ -159,7 +189,9 @@ class AuditPlan:
 
     def _clients_in_words(self) -> str:
         """Whom attacks on one round attack; a client may have another pseudonym in each round."""
-        senders = {name for number in self.attacked_rounds for name in self.recording.pseudonyms(number)}
+        senders: set[int] = set()
+        for number in self.attacked_rounds:
+            senders.update(self.recording.pseudonyms(number))
         if self.victims is None or self.victims >= len(senders):
             return f"all {len(senders)} pseudonyms"
         words = f"{self.victims} of {len(senders)} pseudonyms, drawn at random with seed {self.seed}"
@@ -169,6 +201,7 @@ class AuditPlan:
 
     def _on_few_clients(self) -> list[str]:
         """Attacks that are not slow, and run on a few clients nevertheless, with the number of these."""
+        # Slow attacks have a clause of their own.
         few = []
         for attack in self.attacks:
             if self.slow != "all" and attack.audited_victims is not None and not attack.slow:
@@ -186,7 +219,9 @@ class AuditPlan:
         words = f"all {len(recorded)}"
         if self.rounds is not None:
             words = f"number {_listed(self.attacked_rounds)}, of {len(recorded)} recorded"
-        return f"{words}, with the earlier messages of the same clients" if self.history else words
+        if self.history:
+            return f"{words}, with the earlier messages of the same clients"
+        return words
 
 
 _CONTROLS_IN_WORDS: dict[Control, str] = {
@@ -229,8 +264,11 @@ class Job:
 
 def job_of(attack: Attack, *, round: int | None, view: int, victims: int) -> Job:
     """The job of an attack on a view with some victims."""
-    needs = tuple(need if isinstance(need, str) else need.__name__ for need in attack.threat_model.needs)
-    return Job(attack_key(attack), round, view, victims, attack.cost, needs)
+    needs = []
+    for need in attack.threat_model.needs:
+        # A need is the name of a field, or a kind of algorithm.
+        needs.append(need if isinstance(need, str) else need.__name__)
+    return Job(attack_key(attack), round, view, victims, attack.cost, tuple(needs))
 
 
 def attack_key(attack: Attack) -> str:
@@ -257,4 +295,6 @@ def default_setting(recording: Recording) -> dict[str, Any]:
 def _listed(numbers: Sequence[int]) -> str:
     """The first of some numbers."""
     words = ", ".join(map(str, numbers[:_MOST_NAMES]))
-    return f"{words}, ..." if len(numbers) > _MOST_NAMES else words
+    if len(numbers) > _MOST_NAMES:
+        return f"{words}, ..."
+    return words

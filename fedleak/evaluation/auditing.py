@@ -13,13 +13,12 @@ import pandas as pd
 from fedleak.core.attack import Attack
 from fedleak.core.errors import InputError, require
 from fedleak.core.metric_table import METRICS, metric_names
-from fedleak.core.progress import say_what_starts
 from fedleak.evaluation.as_recorded import as_recorded
 from fedleak.evaluation.audit_plan import AuditPlan
 from fedleak.evaluation.cause import Cause
 from fedleak.evaluation.changes import Changes, changes
-from fedleak.evaluation.declarations import false_declarations
 from fedleak.evaluation.derived import derived
+from fedleak.evaluation.described_recording import with_description
 from fedleak.evaluation.engines.engine import Engine
 from fedleak.evaluation.estimate_jobs import estimate
 from fedleak.evaluation.estimate_store import EstimateStore
@@ -28,22 +27,17 @@ from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.execution import Execution
 from fedleak.evaluation.failures import explain
 from fedleak.evaluation.gate import About, LimitError, Outcome, Verdict, gate
-from fedleak.evaluation.learner_match import with_learner_check
 from fedleak.evaluation.limits import check_limits, limits_of
 from fedleak.evaluation.luck import with_luck
 from fedleak.evaluation.posterior.posterior import POSTERIOR
 from fedleak.evaluation.reasons import Reason
 from fedleak.evaluation.registry import chosen_attacks
-from fedleak.evaluation.relevance import relevant, truth_names
-from fedleak.evaluation.result_names import UPDATES
-from fedleak.evaluation.scores import concat, differing, setting_columns, stacked, with_setting
+from fedleak.evaluation.scores import concat, differing, setting_columns, stacked
 from fedleak.evaluation.steps import RecordingRun, RecordingStep
 from fedleak.evaluation.steps.bounds import bounds_of
 from fedleak.evaluation.stored_run import StoredRun, read_reference
 from fedleak.evaluation.summary import summarise
 from fedleak.evaluation.time_budget import TimeBudget
-from fedleak.evaluation.update_table import update_table
-from fedleak.recordings.control import ControlRecording
 from fedleak.recordings.recording import Recording
 
 _SHOWN = ("attack", "role", "metric", "mean", "low", "high", "n")
@@ -101,13 +95,15 @@ class AuditResult:
     @functools.cached_property
     def results(self) -> pd.DataFrame:
         """One row per attack, setting and metric: mean, 95% interval, n; see `fedleak.evaluation.summary.summarise`."""
-        whole = self.everything
-        return whole[whole["metric"].isin(self.metrics)].reset_index(drop=True)
+        everything = self.everything
+        return everything[everything["metric"].isin(self.metrics)].reset_index(drop=True)
 
     @functools.cached_property
     def causes(self) -> list[Cause]:
         """Likely causes of attacks that failed; none for the cells of a table."""
-        return [] if self.recording is None else explain(self.results, self.recording, seed=self.seed)
+        if self.recording is None:
+            return []
+        return explain(self.results, self.recording, seed=self.seed)
 
     @property
     def scores(self) -> pd.DataFrame:
@@ -135,9 +131,8 @@ class AuditResult:
         Raises:
             InputError: the folder holds no run, or a damaged one.
         """
-        return changes(
-            _reference(reference), StoredRun("this audit", self.evaluation, self.data, summary=self.results), key=key
-        )
+        run = StoredRun("this audit", self.evaluation, self.data, summary=self.results)
+        return changes(_reference(reference), run, key=key)
 
     def check(
         self,
@@ -177,8 +172,9 @@ class AuditResult:
                 return dataclasses.replace(self, evaluation=evaluation).changes(reference_run)
 
         recorded = recorded_clients(self.recording, about)
-        verdicts = gate(checked, self.attacks, compared, recorded)(as_recorded(self.results), self.evaluation)
-        broken = [one for one in verdicts if one.verdict not in ("ok", *accept)]
+        check_results = gate(checked, self.attacks, compared, recorded)
+        verdicts = check_results(as_recorded(self.results), self.evaluation)
+        broken = [verdict for verdict in verdicts if verdict.verdict not in ("ok", *accept)]
         if broken:
             raise LimitError(broken)
         return verdicts
@@ -196,7 +192,9 @@ def _reference(reference: "AuditResult | StoredRun | str | Path") -> StoredRun:
     """The run to compare with, of another audit or of the folder of a run."""
     if isinstance(reference, AuditResult):
         return StoredRun("the reference", reference.evaluation, reference.data)
-    return reference if isinstance(reference, StoredRun) else read_reference(Path(reference))
+    if isinstance(reference, StoredRun):
+        return reference
+    return read_reference(Path(reference))
 
 
 def recorded_clients(recording: Recording | None, about: About) -> int | None:
@@ -299,6 +297,7 @@ def run_audit(
     start = time.perf_counter()
     budget = TimeBudget(plan.minutes)
     with contextlib.ExitStack() as stack:
+        # An engine writes the estimates to files, from which they are scored here.
         if engine is not None:
             if store is None:
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -308,38 +307,23 @@ def run_audit(
     steps = list(plan.steps)
     if plan.describe:
         steps += bounds_of(plan.recording)
-    evaluation = _described(plan, evaluation, progress=progress)
+    evaluation = with_description(plan, evaluation, progress=progress)
+    # Steps add rows to the scores of the attacks.
     run = RecordingRun(plan.recording, plan.cell, plan.seed)
-    evaluation.scores = concat([evaluation.scores, *(rows for step in steps for rows in step.rows(run))])
+    tables = [evaluation.scores]
+    for step in steps:
+        tables += step.rows(run)
+    evaluation.scores = concat(tables)
     return AuditResult(
-        evaluation,
-        _metrics(plan, steps),
-        dict(plan.recording.manifest.data),
-        plan.seed,
-        time.perf_counter() - start,
-        plan.recording,
-        plan.attacks,
-        plan.described(),
+        evaluation=evaluation,
+        metrics=_metrics(plan, steps),
+        data=dict(plan.recording.manifest.data),
+        seed=plan.seed,
+        seconds=time.perf_counter() - start,
+        recording=plan.recording,
+        attacks=plan.attacks,
+        plan=plan.described(),
     )
-
-
-def _described(plan: AuditPlan, evaluation: Evaluation, *, progress: bool) -> Evaluation:
-    """An evaluation with what describes the recording, and with the check of the learner, as far as a plan asks."""
-    recording, is_control = plan.recording, isinstance(plan.recording, ControlRecording)
-    if progress and (plan.describe or plan.check_learner):
-        say_what_starts("describing the updates")
-    if plan.describe:
-        evaluation = relevant(evaluation, plan.attacks, truth_names(recording))
-        evaluation.details[UPDATES] = update_table(recording)
-        if not is_control:
-            evaluation.false_declarations = false_declarations(recording)
-    if plan.check_learner and not is_control:
-        evaluation = with_learner_check(evaluation, recording, plan.attacks, seed=plan.seed)
-    if plan.by_round:
-        for name in ("scores", "profiles"):
-            if len(table := getattr(evaluation, name)):
-                setattr(evaluation, name, with_setting(table, round=table["round"] + 1))
-    return evaluation
 
 
 def _metrics(plan: AuditPlan, steps: Sequence[RecordingStep]) -> list[str]:

@@ -5,32 +5,38 @@ from torch import Tensor
 
 
 def crossed_ratio(
-    one: Tensor, two: Tensor, *, generator: torch.Generator, resamples: int = 2000
+    numerator: Tensor, denominator: Tensor, *, generator: torch.Generator, resamples: int = 2000
 ) -> tuple[float, float, float]:
     """Ratio of the means of two paired tables and its interval over clients and seeds.
 
     Both means are of the same resampled clients and seeds, so what makes a client easy or hard for both cancels.
 
     Args:
-        one: ``(P, S)`` values of each client under each seed.
-        two: ``(P, S)``; a pair with a value in only one table is left out.
+        numerator: ``(P, S)`` values of each client under each seed.
+        denominator: ``(P, S)``; a pair with a value in only one table is left out.
         generator: source of the resamples.
         resamples: number of resamples.
 
     Returns:
-        Ratio, lower and upper end; NaN if the mean of `two` is zero or no pair has two values.
+        Ratio, lower and upper end; NaN if the mean of `denominator` is zero or no pair has two values.
 
     References:
         A. B. Owen, "The pigeonhole bootstrap", Annals of Applied Statistics, 2007.
     """
-    kept = one.isfinite() & two.isfinite()
-    one, two = (table.double().where(kept, 0.0) for table in (one, two))
-    if not bool(kept.any()) or float(two.sum()) == 0:
+    in_both = numerator.isfinite() & denominator.isfinite()
+    numerator = numerator.double().where(in_both, 0.0)
+    denominator = denominator.double().where(in_both, 0.0)
+    if not bool(in_both.any()) or float(denominator.sum()) == 0:
         return torch.nan, torch.nan, torch.nan
-    people, seeds = (_times_drawn(resamples, count, generator) for count in kept.shape)
-    above, below = (((people @ table) * seeds).sum(1) for table in (one, two))
+    clients_count, seeds_count = in_both.shape
+    people = _times_drawn(resamples, clients_count, generator)
+    seeds = _times_drawn(resamples, seeds_count, generator)
+    # Sums over clients and seeds, each weighted by how often it was drawn.
+    above = ((people @ numerator) * seeds).sum(1)
+    below = ((people @ denominator) * seeds).sum(1)
     ratios = torch.where(below != 0, above / below, torch.nan)
-    return float(one.sum() / two.sum()), *_interval(ratios)
+    low, high = _interval(ratios)
+    return float(numerator.sum() / denominator.sum()), low, high
 
 
 def crossed_weights(people: Tensor, seeds: Tensor, *, resamples: int, generator: torch.Generator) -> Tensor:
@@ -39,12 +45,17 @@ def crossed_weights(people: Tensor, seeds: Tensor, *, resamples: int, generator:
     Clients and seeds are drawn with replacement, and a value as often as both together; seeds stay if each client has
     its own. A resample in which no value is drawn has weights of one.
     """
-    codes = [torch.unique(own, return_inverse=True)[1] for own in (people, seeds)]
-    counts = [int(code.max()) + 1 for code in codes]
-    drawn = _times_drawn(resamples, counts[0], generator)[:, codes[0]]
-    if counts[1] > 1 and counts[0] < len(people):
-        drawn = drawn * _times_drawn(resamples, counts[1], generator)[:, codes[1]]
-    return drawn.where(drawn.sum(1, keepdim=True) > 0, 1.0)
+    _, person = torch.unique(people, return_inverse=True)
+    _, seed = torch.unique(seeds, return_inverse=True)
+    people_count = int(person.max()) + 1
+    seeds_count = int(seed.max()) + 1
+    times_person = _times_drawn(resamples, people_count, generator)
+    weights = times_person[:, person]
+    # Seeds are drawn too, unless each client has its own.
+    if seeds_count > 1 and people_count < len(people):
+        times_seed = _times_drawn(resamples, seeds_count, generator)
+        weights = weights * times_seed[:, seed]
+    return weights.where(weights.sum(1, keepdim=True) > 0, 1.0)
 
 
 def _interval(means: Tensor) -> tuple[float, float]:

@@ -55,9 +55,10 @@ class CaptionedFigure:
     @classmethod
     def of_record(cls, content: Mapping[str, Any]) -> "CaptionedFigure":
         """Figure that `record` describes, of a process of this program."""
-        files: dict[Kind, bytes] = {
-            kind: base64.b64decode(content["files"][kind]) for kind in KINDS if kind in content["files"]
-        }
+        files: dict[Kind, bytes] = {}
+        for kind in KINDS:
+            if kind in content["files"]:
+                files[kind] = base64.b64decode(content["files"][kind])
         return CaptionedFigure(content["caption"], content["name"], files)
 
     @classmethod

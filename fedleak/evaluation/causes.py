@@ -1,7 +1,7 @@
 """Causes of attacks' failure, measured on the server's views of a recording, without ground truth."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -20,18 +20,26 @@ from fedleak.core.view import RoundView
 from fedleak.evaluation.cause import POSSIBLE, Cause
 from fedleak.evaluation.causes_in_numbers import found_in_numbers
 from fedleak.evaluation.mean_interval import MeanOverClients
-from fedleak.evaluation.noise_floor import declared_noise, proven_noise, spectral_noise
+from fedleak.evaluation.noise_floor import NoiseShare, declared_noise, proven_noise, spectral_noise
 
 _HALF = 0.5
+"""Share of clients, or of an update's energy, from which a cause explains a failure."""
 _RANK_TOLERANCE = 1e-4
 """Relative to the largest singular value; the accuracy of differences of float32 updates."""
 _ONE_STEP: dict[str, Any] = {
-    **{"optimizer": "sgd", "momentum": 0.0, "eps_root": 0.0, "weight_decay": 0.0},
-    **{"epochs": 1, "batch_size": None, "updates": None},
+    "optimizer": "sgd",
+    "momentum": 0.0,
+    "eps_root": 0.0,
+    "weight_decay": 0.0,
+    "epochs": 1,
+    "batch_size": None,
+    "updates": None,
 }
 """Hyper-parameters of one step of gradient descent on all of a client's examples."""
 _LABELS = ("auc", "error")
+"""Metrics of attacks on labels of items."""
 _SHARES = ("l1",)
+"""Metrics of attacks on class shares."""
 _MOST_ITEMS = 400
 """Largest number of labels of a client that is simulated once per label."""
 
@@ -41,14 +49,20 @@ def measured_causes(views: Sequence[RoundView], *, seed: int) -> list[Cause]:
     noise = _noise(views)
     # Noise hides the direction of the update, so the effect of several steps cannot be measured under it.
     steps = _steps(views, seed) if noise is None else None
-    found = [_silence(views), noise, _rank(views, seed), _class_rank(views, seed), steps]
-    in_numbers = [Cause(one.cause, one.sentence, one.measured, one.metrics) for one in found_in_numbers(views)]
-    return [*(cause for cause in found if cause is not None), *in_numbers]
+    causes = [_silence(views), noise, _rank(views, seed), _class_rank(views, seed), steps]
+    measured = [cause for cause in causes if cause is not None]
+    for finding in found_in_numbers(views):
+        measured.append(Cause(finding.cause, finding.sentence, finding.measured, finding.metrics))
+    return measured
 
 
 def _silence(views: Sequence[RoundView]) -> Cause | None:
-    norms = [[d.double().reshape(len(d), -1).square().sum(1) for d in view.deltas.values()] for view in views]
-    energy = torch.cat([torch.stack(own).sum(0) for own in norms])
+    """At least half of the clients sent an update of zeros."""
+    energies = []
+    for view in views:
+        of_tensors = [delta.double().reshape(len(delta), -1).square().sum(1) for delta in view.deltas.values()]
+        energies.append(torch.stack(of_tensors).sum(0))
+    energy = torch.cat(energies)
     silent = float((energy == 0).double().mean())
     if silent < _HALF:
         return None
@@ -58,51 +72,80 @@ def _silence(views: Sequence[RoundView]) -> Cause | None:
 
 def _noise(views: Sequence[RoundView]) -> Cause | None:
     """Noise of at least half of the energy of an update: declared, proven by the spectrum, or at least possible."""
-    declared = [share for view in views if (share := declared_noise(view)) is not None]
-    proven = declared or [share for view in views if (share := proven_noise(view)) is not None]
-    shares = proven or [share for view in views if (share := spectral_noise(view)) is not None]
+    # What clients declare comes before what the spectrum proves, and that before what it leaves possible.
+    declared = _shares_of_views(views, declared_noise)
+    proven = declared or _shares_of_views(views, proven_noise)
+    shares = proven or _shares_of_views(views, spectral_noise)
     if not shares:
         return None
     share_of_noise = _mean_share(torch.cat([share.share for share in shares]))
-    if not share_of_noise.mean >= _HALF:
+    mean = share_of_noise.mean
+    n = len(share_of_noise.values)
+    if not mean >= _HALF:
         return None
     if not proven:
-        part = f"up to {share_of_noise.mean:.0%} of the energy of an update"
+        part = f"up to {mean:.0%} of the energy of an update"
         sentence = f"{part} could be noise; none is declared, and none proven"
-        return Cause(POSSIBLE, sentence, {"noise_share": share_of_noise.mean, "n": len(share_of_noise.values)})
-    scale, clip = float(torch.cat([share.scale for share in shares]).mean()), shares[0].clip
-    undeclared = "though none is declared: the spectra are flat, with one scale for all clients"
-    source = "as the clients declare it" if declared else undeclared
-    clipped = "" if clip is None else f", on updates clipped to norm {clip:.3g}"
-    mean, n, (low, high) = share_of_noise.mean, len(share_of_noise.values), share_of_noise.ends()
+        return Cause(POSSIBLE, sentence, {"noise_share": mean, "n": n})
+    scale = float(torch.cat([share.scale for share in shares]).mean())
+    clip = shares[0].clip
+    low, high = share_of_noise.ends()
+    if declared:
+        source = "as the clients declare it"
+    else:
+        source = "though none is declared: the spectra are flat, with one scale for all clients"
     sentence = (
         f"noise is {mean:.0%} of the energy of an update ({low:.0%} to {high:.0%}, n = {n}), {source}: standard"
-        f" deviation {scale:.3g} per value{clipped}"
+        f" deviation {scale:.3g} per value"
     )
-    measured = {"noise_share": mean, "low": low, "high": high, "n": n}
-    measured |= {"noise_scale": scale} | ({} if clip is None else {"clip": clip})
+    measured = {"noise_share": mean, "low": low, "high": high, "n": n, "noise_scale": scale}
+    if clip is not None:
+        sentence += f", on updates clipped to norm {clip:.3g}"
+        measured["clip"] = clip
     return Cause("noise", sentence, measured)
+
+
+def _shares_of_views(
+    views: Sequence[RoundView], noise_of: Callable[[RoundView], NoiseShare | None]
+) -> list[NoiseShare]:
+    """Noise of the views in which there is some."""
+    shares = []
+    for view in views:
+        share = noise_of(view)
+        if share is not None:
+            shares.append(share)
+    return shares
 
 
 def _rank(views: Sequence[RoundView], seed: int) -> Cause | None:
     """More item labels than independent values in the update: RAIFLE's rank condition is violated."""
-    served = [(view, victim) for view in views if view.served is not None for victim in range(view.victims)][:3]
-    unknowns, ranks = list[int](), list[int]()
+    # The first three clients of views whose items the server knows.
+    served = []
+    for view in views:
+        if view.served is not None:
+            served += [(view, victim) for victim in range(view.victims)]
+    served = served[:3]
+    unknowns: list[int] = []
+    ranks: list[int] = []
     for view, victim in served:
         items = int(view.served_mask[victim].sum())
         effects = label_effects(view, victim, generator=generator_for(seed, "effects", victim))
-        sent = sum(int(sent_numbers(view, name)[victim]) for name in view.deltas)
-        rank = sent if effects is None else _numerical_rank(effects)
+        # Without a simulation, the numbers that a client sent are at least as many as the independent ones.
+        if effects is None:
+            rank = sum(int(sent_numbers(view, name)[victim]) for name in view.deltas)
+        else:
+            rank = _numerical_rank(effects)
         unknowns.append(items)
         ranks.append(min(rank, items))
     if not served or sum(ranks) >= sum(unknowns):
         return None
-    asked, equations = sum(unknowns) / len(served), sum(ranks) / len(served)
+    mean_unknowns = sum(unknowns) / len(served)
+    mean_rank = sum(ranks) / len(served)
     sentence = (
-        f"the rank condition is violated: a client has {asked:.0f} unknown labels, but only {equations:.0f} "
+        f"the rank condition is violated: a client has {mean_unknowns:.0f} unknown labels, but only {mean_rank:.0f} "
         f"independent values of its update depend on them (mean of {len(served)} clients)"
     )
-    return Cause("rank", sentence, {"unknowns": asked, "rank": equations, "n": len(served)}, _LABELS)
+    return Cause("rank", sentence, {"unknowns": mean_unknowns, "rank": mean_rank, "n": len(served)}, _LABELS)
 
 
 def _class_rank(views: Sequence[RoundView], seed: int) -> Cause | None:
@@ -111,7 +154,8 @@ def _class_rank(views: Sequence[RoundView], seed: int) -> Cause | None:
     bases = _class_bases(view, view.algorithm, seed)
     if bases is None:
         return None
-    classes, rank = len(bases), _numerical_rank(bases)
+    classes = len(bases)
+    rank = _numerical_rank(bases)
     if rank >= classes:
         return None
     sentence = f"the rank condition is violated: the updates of {classes} classes span only {rank} dimensions"
@@ -124,18 +168,24 @@ def _steps(views: Sequence[RoundView], seed: int) -> Cause | None:
     local = getattr(view.algorithm, "local", None)
     if local is None or not isinstance(view.algorithm, ClassifierAlgorithm):
         return None
+    # Updates of the classes after one step are their gradients at the global model.
     one_step = dataclasses.replace(view.algorithm, local=dataclasses.replace(local, **_ONE_STEP))
     bases = _class_bases(view, one_step, seed)
     if bases is None:
         return None
-    batch = local.batch_size or max(int(view.example_counts.max()), 1)
-    per_epoch = -(-view.example_counts // batch)
-    steps = float((per_epoch * local.epochs).double().mean()) if local.updates is None else float(local.updates)
-    explained = torch.cat([_explained(_last_layer(each), bases) for each in views if each.round == view.round])
-    share_explained = _mean_share(explained)
+    if local.updates is None:
+        batch = local.batch_size or max(int(view.example_counts.max()), 1)
+        per_epoch = -(-view.example_counts // batch)
+        steps = float((per_epoch * local.epochs).double().mean())
+    else:
+        steps = float(local.updates)
+    of_round = [_last_layer(later) for later in views if later.round == view.round]
+    share_explained = _mean_share(torch.cat([_explained(changes, bases) for changes in of_round]))
     if steps <= 1 or not share_explained.mean < _HALF:
         return None
-    mean, n, (low, high) = share_explained.mean, len(share_explained.values), share_explained.ends()
+    mean = share_explained.mean
+    n = len(share_explained.values)
+    low, high = share_explained.ends()
     sentence = (
         f"many local steps: after {steps:.0f} steps of {local.optimizer}, the classes' gradients at the global model "
         f"explain only {mean:.0%} of the energy of an update ({low:.0%} to {high:.0%}, n = {n})"
@@ -155,12 +205,14 @@ def _class_bases(view: RoundView, learner: object, seed: int) -> Tensor | None:
         return None
     if not {f"{learner.output_layer}.weight", f"{learner.output_layer}.bias"} <= view.deltas.keys():
         return None
-    seen = dataclasses.replace(view, algorithm=learner)
+    with_learner = dataclasses.replace(view, algorithm=learner)
     try:
-        classes = seen.model[f"{learner.output_layer}.bias"].shape[0]
-        known = auxiliary(seen, classes)
-        some = torch.eye(1, classes, dtype=torch.bool)  # the union of classes is not used, but must not be empty
-        return gradient_bases(seen, known, some, generator=generator_for(seed, "class bases"))[0].double()
+        classes = with_learner.model[f"{learner.output_layer}.bias"].shape[0]
+        examples = auxiliary(with_learner, classes)
+        # The union of classes is not used, but must not be empty.
+        some = torch.eye(1, classes, dtype=torch.bool)
+        generator = generator_for(seed, "class bases")
+        return gradient_bases(with_learner, examples, some, generator=generator)[0].double()
     except (ViewError, KeyError):
         return None
 
@@ -173,10 +225,11 @@ def _last_layer(view: RoundView) -> Tensor:
 
 def _explained(changes: Tensor, bases: Tensor) -> Tensor:
     """``(V,)`` share of the energy of updates ``(V, D)`` in the span of ``(K, D)``; NaN for a zero update."""
-    basis = torch.linalg.svd(bases, full_matrices=False)
-    kept = basis.Vh[_RANK_TOLERANCE * basis.S[0] < basis.S]
+    # Right singular vectors with a singular value above rounding span the bases.
+    svd = torch.linalg.svd(bases, full_matrices=False)
+    span = svd.Vh[_RANK_TOLERANCE * svd.S[0] < svd.S]
     energy = changes.square().sum(1)
-    share: Tensor = (changes @ kept.T).square().sum(1) / energy.masked_fill(energy == 0, torch.nan)
+    share: Tensor = (changes @ span.T).square().sum(1) / energy.masked_fill(energy == 0, torch.nan)
     return share
 
 
@@ -190,31 +243,39 @@ def label_effects(view: RoundView, victim: int, *, generator: torch.Generator) -
     None if it cannot be simulated. The unknown private vector is drawn.
     """
     items = int(view.served_mask[victim].sum())
-    if not 0 < items <= _MOST_ITEMS or view.algorithm is None:
+    learner = view.algorithm
+    if not 0 < items <= _MOST_ITEMS or learner is None:
         return None
-    if isinstance(view.algorithm, RankingAlgorithm):
-        return _effects_in_lists(view, victim, view.algorithm)
-    if not isinstance(view.algorithm, RecommenderAlgorithm) or view.served is None:
+    if isinstance(learner, RankingAlgorithm):
+        return _effects_in_lists(view, victim, learner)
+    if not isinstance(learner, RecommenderAlgorithm) or view.served is None:
         return None
-    served = view.served[victim, :items].expand(items + 1, items)
+    # One client without positive labels, then one for each label with that one alone.
+    clients = items + 1
+    served = view.served[victim, :items].expand(clients, items)
     labels = torch.cat([torch.zeros(1, items), torch.eye(items)])
-    user = torch.randn(1, view.algorithm.user_dim, generator=generator).expand(items + 1, -1)
-    return _differences(view.algorithm.simulate(view.model, served, labels, user), list(view.deltas))
+    user = torch.randn(1, learner.user_dim, generator=generator)
+    simulated = learner.simulate(view.model, served, labels, user.expand(clients, -1))
+    return _differences(simulated, list(view.deltas))
 
 
 def _effects_in_lists(view: RoundView, victim: int, learner: RankingAlgorithm) -> Tensor | None:
+    """The same for lists: clicks with a probability of a half, then with one item clicked for certain."""
     if view.lists is None or view.features is None:
         return None
     lists = ranked_lists(view)
     assert lists.features is not None
-    mask, features = lists.mask[victim], lists.features[victim]
-    place = lists.place[victim][view.served_mask[victim]]
+    mask = lists.mask[victim]
+    features = lists.features[victim]
+    positions = lists.place[victim][view.served_mask[victim]]
     even = mask.float() / 2
-    flipped = even.repeat(len(place), 1, 1)
-    flipped.flatten(1)[torch.arange(len(place)), place] = 1
+    flipped = even.repeat(len(positions), 1, 1)
+    flipped.flatten(1)[torch.arange(len(positions)), positions] = 1
     clicks = torch.cat([even[None], flipped])
-    copies, masks = (value.expand(len(clicks), *value.shape) for value in (features, mask))
-    return _differences(learner.simulate_lists(view.model, copies, masks, clicks), list(view.deltas))
+    copies = features.expand(len(clicks), *features.shape)
+    masks = mask.expand(len(clicks), *mask.shape)
+    simulated = learner.simulate_lists(view.model, copies, masks, clicks)
+    return _differences(simulated, list(view.deltas))
 
 
 def _differences(deltas: dict[str, Tensor], names: list[str]) -> Tensor:

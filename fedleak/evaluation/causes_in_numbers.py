@@ -60,13 +60,13 @@ def found_in_numbers(views: Sequence[RoundView]) -> list[Finding]:
     """What the updates of some views of a recording show."""
     view = views[0]
     # Rows of a table that a client did not use are padding.
-    whole = [delta for name, delta in view.deltas.items() if name not in view.row_parameters]
-    tensors = [delta for delta in whole if delta.is_floating_point() and bool(delta.any())]
+    without_tables = [delta for name, delta in view.deltas.items() if name not in view.row_parameters]
+    tensors = [delta for delta in without_tables if delta.is_floating_point() and bool(delta.any())]
     if not tensors:
         return []
     # Each of these explains the following ones: coarse steps round to zero, and all of them leave errors.
-    made = _quantised(tensors) or _precision(tensors) or _sparse(tensors) or _errors_of_last_layer(view)
-    return [finding for finding in (made, _first_step(view)) if finding is not None]
+    origin = _quantised(tensors) or _precision(tensors) or _sparse(tensors) or _errors_of_last_layer(view)
+    return [finding for finding in (origin, _first_step(view)) if finding is not None]
 
 
 def significant_bits(numbers: Tensor) -> int:
@@ -76,9 +76,10 @@ def significant_bits(numbers: Tensor) -> int:
     3
     """
     mantissas = torch.frexp(numbers[numbers != 0].double())[0]
+    # The fewest bits b for which all m 2^b are whole numbers.
     for bits in range(_FLOAT32_BITS):
-        whole = mantissas * 2.0**bits
-        if bool((whole == whole.round()).all()):
+        scaled = mantissas * 2.0**bits
+        if bool((scaled == scaled.round()).all()):
             return bits
     return _FLOAT32_BITS
 
@@ -87,18 +88,24 @@ def levels(numbers: Tensor) -> int | None:
     """Largest multiple of one step among a tensor's ``numbers (N,)``, if all are multiples of it; else None."""
     values = torch.unique(numbers.double())
     if len(values) < _FEWEST_VALUES:
-        return int((values != 0).sum() > 0) if len(values) <= 3 and len(numbers) > _FEWEST_NUMBERS else None
+        # Signs, with or without zeros, where there are many numbers; a few other values show nothing.
+        if len(values) <= 3 and len(numbers) > _FEWEST_NUMBERS:
+            return int((values != 0).sum() > 0)
+        return None
     step = float(values.diff().min())
     if float(values.abs().max()) / step > _MOST_LEVELS:
         return None
-    whole = (values / step).round()
+    multiples = (values / step).round()
     # The step of least squares: the smallest difference of float32 numbers has an error of its own.
-    step = float((values * whole).sum() / whole.square().sum())
-    off_grid = float((values / step - whole).abs().max())
-    return int(whole.abs().max()) if off_grid < _OFF_GRID else None
+    step = float((values * multiples).sum() / multiples.square().sum())
+    off_grid = float((values / step - multiples).abs().max())
+    if off_grid < _OFF_GRID:
+        return int(multiples.abs().max())
+    return None
 
 
 def _precision(tensors: Sequence[Tensor]) -> Finding | None:
+    """Numbers of a type that is shorter than float32, of the first clients."""
     bits = max(significant_bits(delta[:4].float()) for delta in tensors)
     if not 0 < bits <= _FEW_BITS:
         return None
@@ -108,18 +115,20 @@ def _precision(tensors: Sequence[Tensor]) -> Finding | None:
 
 
 def _quantised(tensors: Sequence[Tensor]) -> Finding | None:
+    """Numbers that are multiples of one step in at least half of the tensors of the first clients."""
     counts = []
     for delta in tensors:
         few_clients = delta[:4]
         for numbers in few_clients.reshape(len(few_clients), -1):
             if bool(numbers.any()) and len(numbers) > 1:
                 counts.append(levels(numbers))
-    known = [count for count in counts if count]
-    if not known or len(known) < len(counts) / 2:
+    on_grid = [count for count in counts if count]
+    if not on_grid or len(on_grid) < len(counts) / 2:
         return None
-    most = max(known)
+    # Multiples from -most to most are 2 most + 1 different numbers.
+    most = max(on_grid)
     bits = math.ceil(math.log2(2 * most + 1))
-    share = len(known) / len(counts)
+    share = len(on_grid) / len(counts)
     sentence = (
         f"the updates are quantised: the numbers of {share:.0%} of the tensors are multiples of one step each, at most"
         f" {most:,} of it, which is {bits} bits a number"
@@ -128,23 +137,24 @@ def _quantised(tensors: Sequence[Tensor]) -> Finding | None:
 
 
 def _sparse(tensors: Sequence[Tensor]) -> Finding | None:
+    """Many zeros, and a gap between them and the other numbers, as where the smallest ones were left out."""
     zeros = torch.cat([(delta == 0).reshape(len(delta), -1) for delta in tensors], dim=1).double().mean()
     if float(zeros) < _SPARSE:
         return None
-    kept, small = 0, 0
+    nonzero, small = 0, 0
     for delta in tensors:
         for row in delta.reshape(len(delta), -1):
             sizes = row[row != 0].abs()
             if len(sizes) > 1:
-                kept += len(sizes)
+                nonzero += len(sizes)
                 small += int((sizes < _SMALL * sizes.median()).sum())
-    if kept < _FEWEST_NUMBERS or small:
+    if nonzero < _FEWEST_NUMBERS or small:
         return None
     sentence = (
         f"{float(zeros):.0%} of the numbers of an update are zero, and no other one is near zero: clients send the"
         " largest numbers alone"
     )
-    return Finding("sparse", sentence, {"zeros": float(zeros), "numbers": kept}, None)
+    return Finding("sparse", sentence, {"zeros": float(zeros), "numbers": nonzero}, None)
 
 
 def _errors_of_last_layer(view: RoundView) -> Finding | None:
@@ -155,11 +165,13 @@ def _errors_of_last_layer(view: RoundView) -> Finding | None:
     name = f"{learner.output_layer}.weight"
     if name not in view.deltas or view.noise_scale(name):
         return None
+    # Independent errors of the K classes add up to sqrt(K) times one of them.
     change = view.deltas[name].double()
     classes = change.shape[1]
     sums = change.sum(1)
     error = float(sums.square().mean().sqrt()) / math.sqrt(classes)
     size = float(change.square().mean().sqrt())
+    # Changes of recorded models are rounded like the weights themselves.
     sent = view.model[name].double().abs().mean() if name in view.model else change.abs().mean()
     rounding = torch.finfo(torch.float32).eps * (float(sent) + size)
     if not _BEYOND_ROUNDING * rounding < error:
@@ -187,21 +199,28 @@ def _decayed(sums: Tensor, weights: Tensor) -> float | None:
         sums: ``(V, F)`` sums over classes of the clients' changes.
         weights: ``(F,)`` sums over classes of the weights that were sent.
     """
-    part = -float((sums @ weights).mean() / weights.square().sum().clamp(min=torch.finfo(torch.float64).tiny))
-    left = float((sums + part * weights).square().mean().sqrt() / sums.square().mean().sqrt())
-    return part if part > 0 and left < _UNEXPLAINED else None
+    # Least squares of sums = -part weights, over all clients.
+    energy = weights.square().sum().clamp(min=torch.finfo(torch.float64).tiny)
+    part = -float((sums @ weights).mean() / energy)
+    unexplained = float((sums + part * weights).square().mean().sqrt() / sums.square().mean().sqrt())
+    if part > 0 and unexplained < _UNEXPLAINED:
+        return part
+    return None
 
 
 def _first_step(view: RoundView) -> Finding | None:
     """An adapter whose B was sent as zero, so that the gradient of A is zero."""
-    first = [name for name in view.deltas if "lora_A" in name]
-    second = [name for name in view.model if "lora_B" in name]
-    if not first or not second or any(bool(view.model[name].any()) for name in second):
+    # The gradient of A is B' times that of the product A B, so it is zero where B is.
+    names_of_a = [name for name in view.deltas if "lora_A" in name]
+    names_of_b = [name for name in view.model if "lora_B" in name]
+    if not names_of_a or not names_of_b:
         return None
-    if any(bool(view.deltas[name].any()) for name in first):
+    if any(bool(view.model[name].any()) for name in names_of_b):
+        return None
+    if any(bool(view.deltas[name].any()) for name in names_of_a):
         return None
     sentence = (
         "the adapter is at its first step: its B was sent as zero, so the gradient of A is zero, and what A would show"
         " of the inputs is missing; record a later round"
     )
-    return Finding("first-step", sentence, {"matrices": len(first)}, None)
+    return Finding("first-step", sentence, {"matrices": len(names_of_a)}, None)

@@ -31,8 +31,12 @@ class Channel:
     def of(cls, view: View) -> "Channel":
         """Channel of a view's deltas; of the whole model in a history whose deltas are read on access."""
         names = set(view.deltas or view.model)
-        clips = [one.clip for one in view.releases if one.clip is not None and names <= set(one.parameters)]
-        return cls(min(clips, default=None), min((view.noise_scale(name) for name in names), default=0.0))
+        clips = []
+        for release in view.releases:
+            if release.clip is not None and names <= set(release.parameters):
+                clips.append(release.clip)
+        noise_scale = min((view.noise_scale(name) for name in names), default=0.0)
+        return cls(min(clips, default=None), noise_scale)
 
 
 def update_bits(view: View) -> Tensor:
@@ -54,15 +58,24 @@ def update_bits(view: View) -> Tensor:
     """
     if _uncounted(view):
         return torch.full((view.victims,), torch.inf, dtype=torch.float64)
-    sizes, bound = _sizes(view), torch.zeros(view.victims, dtype=torch.float64)
-    left = set(sizes)
-    for release in sorted(view.releases, key=lambda one: -len(one.parameters)):
-        same = [one for one in view.releases if set(one.parameters) & left == set(release.parameters) & left]
-        covered = {name: sizes[name] for name in release.parameters if name in left}
-        own = _limit(view, same, covered) if covered else torch.tensor(torch.inf)
-        if bool(own.isfinite().all()):
-            bound, left = bound + own, left - covered.keys()
-    return torch.full_like(bound, torch.inf) if left else bound
+    sizes = _sizes(view)
+    bound = torch.zeros(view.victims, dtype=torch.float64)
+    uncovered = set(sizes)
+    # Releases of many parameters first: one limit on all together is less than one on each.
+    for release in sorted(view.releases, key=lambda release: -len(release.parameters)):
+        parameters = set(release.parameters) & uncovered
+        covered = {name: sizes[name] for name in release.parameters if name in uncovered}
+        if not covered:
+            continue
+        # Those with the same parameters among the rest, of which the least limit holds.
+        same = [later for later in view.releases if set(later.parameters) & uncovered == parameters]
+        limit = _limit(view, same, covered)
+        if bool(limit.isfinite().all()):
+            bound = bound + limit
+            uncovered = uncovered - covered.keys()
+    if uncovered:
+        return torch.full_like(bound, torch.inf)
+    return bound
 
 
 def pure_epsilon(view: View) -> Tensor:
@@ -71,11 +84,15 @@ def pure_epsilon(view: View) -> Tensor:
     One that holds for all parameters together, times the number of messages.
     """
     names = set(view.deltas or view.model)
-    whole = [one for one in view.releases if one.epsilon is not None and not one.delta and names <= {*one.parameters}]
-    if _uncounted(view) or not whole:
+    epsilons = []
+    for release in view.releases:
+        if release.epsilon is not None and not release.delta and names <= {*release.parameters}:
+            epsilons.append(release.epsilon)
+    if _uncounted(view) or not epsilons:
         return torch.full((view.victims,), torch.inf, dtype=torch.float64)
-    uses = torch.ones(view.victims) if view.messages is None else view.messages
-    return uses.double() * min(one.epsilon for one in whole if one.epsilon is not None)
+    # Epsilons of several messages add up.
+    messages = torch.ones(view.victims) if view.messages is None else view.messages
+    return messages.double() * min(epsilons)
 
 
 def no_bound(view: View) -> str:
@@ -84,12 +101,17 @@ def no_bound(view: View) -> str:
         return "the number of messages in the sum is not known"
     if bool(update_bits(view).isfinite().all()):
         return ""
-    loud = [name for name in _sizes(view) if not view.noise_scale(name)]
-    declared = any(one.bits is not None or (one.epsilon is not None and not one.delta) for one in view.releases)
-    if loud and not declared:
-        which = "the updates" if len(loud) == len(_sizes(view)) else ", ".join(loud[:3])
+    without_noise = [name for name in _sizes(view) if not view.noise_scale(name)]
+    if without_noise and not any(_limits_by_itself(release) for release in view.releases):
+        of_all = len(without_noise) == len(_sizes(view))
+        which = "the updates" if of_all else ", ".join(without_noise[:3])
         return f"there is no known noise on {which}"
     return "not everything that is sent is both clipped and noised"
+
+
+def _limits_by_itself(release: Release) -> bool:
+    """Whether a release limits bits without a clip and noise: by their count, or by an epsilon with a delta of 0."""
+    return release.bits is not None or (release.epsilon is not None and not release.delta)
 
 
 def _uncounted(view: View) -> bool:
@@ -100,31 +122,34 @@ def _uncounted(view: View) -> bool:
 def _limit(view: View, releases: list[Release], sizes: Mapping[str, Tensor]) -> Tensor:
     """``(V,)`` least limit of releases with the same parameters, of which each client sends ``(V,)`` numbers."""
     numbers = torch.stack(list(sizes.values())).sum(0)
-    uses = torch.ones_like(numbers) if view.messages is None else view.messages.double()
+    messages = torch.ones_like(numbers) if view.messages is None else view.messages.double()
     bound = torch.full_like(numbers, torch.inf)
     noise = min(view.noise_scale(name) for name in sizes)
     for release in releases:
         if release.clip is not None and noise:
             # Concave in the count of numbers: messages with equally many of them carry the most together.
-            each = capacity_bits(clip=release.clip, noise_scale=noise, dimensions=numbers / uses.clamp(min=1))
-            bound = bound.minimum(uses * each)
+            dimensions = numbers / messages.clamp(min=1)
+            of_message = capacity_bits(clip=release.clip, noise_scale=noise, dimensions=dimensions)
+            bound = bound.minimum(messages * of_message)
         if release.epsilon is not None and not release.delta:
-            bound = bound.minimum(uses * release.epsilon / math.log(2))
+            # epsilon log2 e
+            bound = bound.minimum(messages * release.epsilon / math.log(2))
         if release.bits is not None:
-            bound = bound.minimum(numbers * release.bits + uses * _COMMON_BITS)
+            bound = bound.minimum(numbers * release.bits + messages * _COMMON_BITS)
     return bound
 
 
 def _sizes(view: View) -> dict[str, Tensor]:
     """``(V,)`` count of the numbers that each client sends of each parameter, in all its messages of the view."""
-    uses = torch.ones(view.victims) if view.messages is None else view.messages
+    messages = torch.ones(view.victims) if view.messages is None else view.messages
     sizes = {}
     for name in view.deltas or view.model:
+        # Shape of what one client sends: deltas have the client first.
+        shape = view.deltas[name].shape[1:] if name in view.deltas else view.model[name].shape
         if name in view.row_parameters and view.served is not None:
+            # Of a table, a client sends the rows of its served items, in a sum as often as it sent them.
             rows = view.served_mask if view.updates is None else view.updates
-            shape = view.deltas[name].shape[2:] if name in view.deltas else view.model[name].shape[1:]
-            sizes[name] = rows.sum(1).double() * shape.numel()
+            sizes[name] = rows.sum(1).double() * shape[1:].numel()
         else:
-            shape = view.deltas[name].shape[1:] if name in view.deltas else view.model[name].shape
-            sizes[name] = uses.double() * shape.numel()
+            sizes[name] = messages.double() * shape.numel()
     return sizes

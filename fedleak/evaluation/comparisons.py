@@ -66,16 +66,20 @@ class Cells:
 
     def __init__(self, results: pd.DataFrame) -> None:
         self.settings = setting_columns(results)
-        self.rows: list[Row] = records(results[results["mean"].notna()])
+        with_value = results["mean"].notna()
+        self.rows: list[Row] = records(results[with_value])
+        # Rows by question, metric and setting, and by question, metric and data; comparisons by cell and attack.
         self._by_cell: dict[tuple[Any, ...], list[Row]] = {}
         self._by_data: dict[tuple[Any, ...], list[Row]] = {}
         self._compared: dict[tuple[Any, ...], list[Comparison]] = {}
         for row in self.rows:
-            self._by_cell.setdefault(self._key(row, row["metric"]), []).append(row)
-            self._by_data.setdefault(self._data_key(row), []).append(row)
+            key = self._key(row, row["metric"])
+            self._by_cell.setdefault(key, []).append(row)
+            data_key = self._data_key(row)
+            self._by_data.setdefault(data_key, []).append(row)
 
     def _key(self, row: Mapping[str, Any], name: str) -> tuple[Any, ...]:
-        values = (known(row.get(setting)) for setting in self.settings)
+        values = [known(row.get(setting)) for setting in self.settings]
         return (known(row.get("question")), name, *values)
 
     @staticmethod
@@ -88,16 +92,18 @@ class Cells:
 
     def of_attack(self, row: Mapping[str, Any], name: str) -> float | None:
         """Mean of the attack of a row by another metric in the same setting; None where there is none."""
-        means = [other["mean"] for other in self.cell(row, name) if other["attack"] == row["attack"]]
-        return float(means[0]) if means else None
+        for cell_row in self.cell(row, name):
+            if cell_row["attack"] == row["attack"]:
+                return float(cell_row["mean"])
+        return None
 
     def attacks(self, row: Mapping[str, Any]) -> list[Row]:
         """Results of the attacks in the cell of a row, by its metric."""
-        return [other for other in self.cell(row) if other["role"] in ATTACKS]
+        return [cell_row for cell_row in self.cell(row) if cell_row["role"] in ATTACKS]
 
     def tried(self, row: Mapping[str, Any]) -> int:
         """Number of attacks on the question and setting of a row that have its metric."""
-        return len({other["attack"] for other in self.attacks(row)})
+        return len({attack_row["attack"] for attack_row in self.attacks(row)})
 
     def comparisons(self, row: Mapping[str, Any]) -> list[Comparison]:
         """Everything that an attack is compared with, by the metric of its row; empty where nothing is known.
@@ -115,45 +121,60 @@ class Cells:
         return self._compared[key]
 
     def _comparisons(self, row: Mapping[str, Any]) -> list[Comparison]:
-        entry, question = metric(row["metric"]), known(row.get("question"))
+        entry = metric(row["metric"])
+        question = known(row.get("question"))
         # What needs no baseline: the value of guessing, and what the attack's own answers reach by chance.
         comparisons: list[Comparison] = []
         if entry.guessing is not None:
             comparisons.append(Comparison("guessing", float(entry.guessing), "guessing"))
-        for other in self.cell(row, f"{row['metric']}-by-chance"):
-            if other["attack"] == row["attack"]:
-                comparisons.append(Comparison("chance", float(other["mean"]), str(other["attack"]), other))
-        # Baselines of the cell, else of the data.
-        baselines = [other for other in self.cell(row) if _compares(other)]
-        elsewhere = not baselines
-        if elsewhere:
-            baselines = [other for other in self._by_data.get(self._data_key(row), []) if _compares(other)]
-        for other in baselines:
-            kind = cast("Kind", _comparison_of(other))
-            comparisons.append(Comparison(kind, float(other["mean"]), str(other["attack"]), other, elsewhere))
+        for by_chance in self.cell(row, f"{row['metric']}-by-chance"):
+            if by_chance["attack"] == row["attack"]:
+                comparisons.append(Comparison("chance", float(by_chance["mean"]), str(by_chance["attack"]), by_chance))
+        comparisons += self._baselines(row)
         kinds = {comparison.kind for comparison in comparisons}
         in_this_version = _known_comparisons().get(question or "", frozenset())
+        # A prior that did not run would be stronger than what did.
         if "prior" in in_this_version and "prior" not in kinds:
             return []
         if kinds - {"control"}:
             return comparisons
-        # Only controls, or nothing.
+        # Only controls, or nothing. Noise makes the errors of controls grow too.
         if entry.lower_is_better:
             return []
         if kinds:
             return comparisons
-        return [] if in_this_version & {"blind", "control"} else [Comparison("least", 0.0, "nothing")]
+        # A question without baselines in this version is compared with the least value.
+        if in_this_version & {"blind", "control"}:
+            return []
+        return [Comparison("least", 0.0, "nothing")]
+
+    def _baselines(self, row: Mapping[str, Any]) -> list[Comparison]:
+        """The baselines of the cell of a row, or where none ran there, of its data."""
+        baselines = [cell_row for cell_row in self.cell(row) if _compares(cell_row)]
+        elsewhere = not baselines
+        if elsewhere:
+            of_data = self._by_data.get(self._data_key(row), [])
+            baselines = [data_row for data_row in of_data if _compares(data_row)]
+        comparisons = []
+        for baseline in baselines:
+            kind = cast("Kind", _comparison_of(baseline))
+            mean = float(baseline["mean"])
+            comparisons.append(Comparison(kind, mean, str(baseline["attack"]), baseline, elsewhere))
+        return comparisons
 
     def comparison(self, row: Mapping[str, Any]) -> Comparison | None:
         """The comparison that is nearest to certainty; None where an attack is compared with nothing."""
         entry = metric(row["metric"])
-        return max(self.comparisons(row), key=lambda one: entry.leakage(one.value), default=None)
+        return max(self.comparisons(row), key=lambda comparison: entry.leakage(comparison.value), default=None)
 
     def baseline(self, row: Mapping[str, Any]) -> Comparison | None:
         """The best of the baselines among the comparisons; None where there is none."""
         entry = metric(row["metric"])
-        baselines = [one for one in self.comparisons(row) if one.kind in ("prior", "blind", "control")]
-        return max(baselines, key=lambda one: entry.leakage(one.value), default=None)
+        baselines = []
+        for comparison in self.comparisons(row):
+            if comparison.kind in ("prior", "blind", "control"):
+                baselines.append(comparison)
+        return max(baselines, key=lambda comparison: entry.leakage(comparison.value), default=None)
 
     def gain(self, row: Mapping[str, Any], value: float | None = None) -> float | None:
         """Share of the way from the comparison to certainty: ``(value - comparison) / (certainty - comparison)``.
@@ -168,12 +189,17 @@ class Cells:
             The share; None without a comparison or a value, or for a metric by which attacks are not compared.
         """
         comparison = self.comparison(row)
-        return None if comparison is None else share_of_the_way(row, value, comparison.value)
+        if comparison is None:
+            return None
+        return share_of_the_way(row, value, comparison.value)
 
     def most_gain(self, row: Mapping[str, Any], value: float | None = None) -> float | None:
         """The most that `gain` could be: that from guessing, where a stronger comparison did not run."""
-        gain, guessing = self.gain(row, value), metric(row["metric"]).guessing
-        return gain if gain is not None or guessing is None else share_of_the_way(row, value, guessing)
+        gain = self.gain(row, value)
+        guessing = metric(row["metric"]).guessing
+        if gain is not None or guessing is None:
+            return gain
+        return share_of_the_way(row, value, guessing)
 
     def is_shown(self, row: Mapping[str, Any]) -> bool:
         """Whether an attack is better than everything that it is compared with, and not by luck.
@@ -188,10 +214,11 @@ class Cells:
         entry = metric(row["metric"])
         if entry.leakage(row["mean"]) <= entry.leakage(comparison.value):
             return False
+        # By luck, for as many attacks as were tried (Bonferroni), where it is known (not NaN).
         luck = row.get(LUCK, math.nan)
         if luck == luck and not comparison.elsewhere:
             return bool(luck * self.tried(row) <= LEVEL)
-        safe_end = row["high" if entry.lower_is_better else "low"]
+        safe_end = row["high"] if entry.lower_is_better else row["low"]
         return bool(entry.leakage(safe_end) > entry.leakage(comparison.value))
 
     def is_near(self, row: Mapping[str, Any]) -> bool:
@@ -204,9 +231,9 @@ class Cells:
     def _is_beyond_luck(self, row: Mapping[str, Any]) -> bool:
         """Whether an attack by itself, not as the best of several, is better than its comparison and not by luck."""
         luck = row.get(LUCK, math.nan)
-        if luck == luck:
+        if luck == luck:  # not NaN
             return bool(luck <= LEVEL)
-        safe_end = row["high" if metric(row["metric"]).lower_is_better else "low"]
+        safe_end = row["high"] if metric(row["metric"]).lower_is_better else row["low"]
         gain = self.most_gain(row, safe_end)
         return gain is not None and gain > 0
 
@@ -231,13 +258,18 @@ def share_of_the_way(row: Mapping[str, Any], value: float | None, start: float) 
     value = float(row["mean"]) if value is None else float(value)
     if not judges(row["metric"], row.get("question")) or math.isnan(value):
         return None
+    # (value - start) / (certainty - start)
     way = metric(row["metric"]).certainty - start
-    return (value - start) / way if way else 0.0
+    if way:
+        return (value - start) / way
+    return 0.0
 
 
 def known(value: Any) -> Any:
     """A value, None where it is missing."""
-    return None if value is None or value != value else value
+    if value is None or value != value:
+        return None
+    return value
 
 
 def _compares(row: Mapping[str, Any]) -> bool:
@@ -253,8 +285,12 @@ def _comparison_of(row: Mapping[str, Any]) -> str:
     declared = known(row.get("comparison"))
     if declared:
         return str(declared)
-    names = (known(row.get("name")) or str(row["attack"]), str(row["attack"]))
-    return next((_comparison_by_name()[name] for name in names if name in _comparison_by_name()), "blind")
+    label = str(row["attack"])
+    for name in (known(row.get("name")) or label, label):
+        if name in _comparison_by_name():
+            return _comparison_by_name()[name]
+    # A baseline that this version does not know.
+    return "blind"
 
 
 @functools.cache
@@ -279,8 +315,8 @@ def _comparison_by_name() -> dict[str, str]:
 
 def baselines_of(question: str | None) -> list[str]:
     """Names of the baselines of a question in this version that need no update."""
-    return [
-        attack.name
-        for attack in described()
-        if attack.estimates == question and attack.comparison in ("prior", "blind")
-    ]
+    names = []
+    for attack in described():
+        if attack.estimates == question and attack.comparison in ("prior", "blind"):
+            names.append(attack.name)
+    return names

@@ -14,14 +14,20 @@ BETS = 0.99 * 0.4 ** np.arange(5)
 """Fractions of the capital that are bet, each on its own share: large ones for few persons, small ones for many."""
 SHARES = np.array([3, 4, 4, 1.5, 0.5]) / 13
 """Share of the capital for each fraction: the small ones, of thousands of persons, have many factors to multiply."""
-FIRST, MEANS, ROUND = 0.55, 0.4, 0.05
-"""Shares of the capital that bet on first messages, on persons' means so far, and on the newest round alone."""
+FIRST = 0.55
+"""Share of the capital that bets on first messages."""
+MEANS = 0.4
+"""Share that bets on persons' means so far."""
+ROUND = 0.05
+"""Share that bets on the newest round alone."""
 EXPECTED_ROUNDS = 100
 """Rounds that share `_EXPECTED` of the capital for single looks; the later ones, without end, share the rest."""
 _EXPECTED = 0.9
+"""Share of the capital for single looks that the expected rounds have."""
 _LAST = 0.6
 """Share of the capital for means that is bet in the last expected round."""
 _STEPS = 20
+"""Steps of the bisection for an end."""
 _LARGEST = 1e9
 """Larger scores, infinite ones too, count as this: the capital is then smaller than it may be."""
 
@@ -73,7 +79,10 @@ class ConfidenceSequence:
     """
 
     def __init__(self, low: float = 0.0, high: float = 1.0, *, rounds: int = EXPECTED_ROUNDS) -> None:
-        self.low, self.high, self.expected = low, high, rounds
+        self.low = low
+        self.high = high
+        self.expected = rounds
+        # Sum and number of each person's scores, then arrays by round: of new persons, persons' means, and all scores.
         self._sums: dict[Hashable, tuple[float, int]] = {}
         self._first: list[Values] = []
         self._means: list[Values] = []
@@ -92,7 +101,10 @@ class ConfidenceSequence:
     @property
     def mean(self) -> float:
         """Mean over persons of the mean of their messages; NaN before the first one."""
-        return float(np.mean([total / count for total, count in self._sums.values()])) if self._sums else math.nan
+        """Mean over persons of the mean of their messages; NaN before the first one."""
+        if not self._sums:
+            return math.nan
+        return float(np.mean([total / count for total, count in self._sums.values()]))
 
     def add_round(self, persons: Sequence[Hashable], values: npt.ArrayLike, *, joint: bool = False) -> None:
         """Adds the scores of a round, which are not empty.
@@ -102,15 +114,19 @@ class ConfidenceSequence:
             values: ``(P,)`` their scores, from `low` to `high`; a billion for larger ones.
             joint: whether clients affect each other's scores.
         """
-        scores = np.clip(np.asarray(values, dtype=float), self.low, min(self.high, _LARGEST))
+        highest = min(self.high, _LARGEST)
+        scores = np.clip(np.asarray(values, dtype=float), self.low, highest)
+        # Scores that affect each other enter as one, of a person of this round alone.
         if joint:
-            persons, scores = [("round", self.rounds)], scores.mean(keepdims=True)
-        new = [person not in self._sums for person in persons]
-        for person, value in zip(persons, scores.tolist(), strict=True):
+            persons = [("round", self.rounds)]
+            scores = scores.mean(keepdims=True)
+        is_new = np.array([person not in self._sums for person in persons], dtype=bool)
+        for person, score in zip(persons, scores.tolist(), strict=True):
             total, count = self._sums.get(person, (0.0, 0))
-            self._sums[person] = total + value, count + 1
-        self._first.append(scores[np.array(new, dtype=bool)])
-        self._means.append(np.array([total / count for total, count in self._sums.values()]))
+            self._sums[person] = total + score, count + 1
+        means = [total / count for total, count in self._sums.values()]
+        self._first.append(scores[is_new])
+        self._means.append(np.array(means))
         self._rounds.append(scores)
 
     def evidence(self, mean: float, *, above: bool = True) -> Values:
@@ -118,16 +134,24 @@ class ConfidenceSequence:
         if not self._rounds:
             return np.zeros(0)
         with np.errstate(over="ignore", divide="ignore"):
-            first = np.exp(np.cumsum([self._log_factors(own, mean, above) for own in self._first], 0)) @ SHARES
-            looks, count = np.zeros(len(self._rounds)), len(self._rounds)
-            kinds = (MEANS, self._means, _weights_of_means), (ROUND, self._rounds, _weights_of_rounds)
-            for share, parts, weights_of in kinds:
-                weights = weights_of(count, self.expected)
-                for place in weights.nonzero()[0].tolist():
-                    factors = np.exp(self._log_factors(parts[place], mean, above))
-                    looks[place:] += share * weights[place] * float(factors @ SHARES)
+            # First messages: the capital of each bet is multiplied from round to round, and bets are mixed by SHARES.
+            log_factors = [self._log_factors(scores, mean, above) for scores in self._first]
+            first = np.exp(np.cumsum(log_factors, 0)) @ SHARES
+            # Means and single rounds: a sum over rounds of what each won, from that round on.
+            rounds = len(self._rounds)
+            looks = np.zeros(rounds)
+            self._add_looks(looks, MEANS * _weights_of_means(rounds, self.expected), self._means, mean, above)
+            self._add_looks(looks, ROUND * _weights_of_rounds(rounds, self.expected), self._rounds, mean, above)
             capital: Values = FIRST * first + looks
         return capital
+
+    def _add_looks(
+        self, looks: Values, weights: Values, scores_of_rounds: Sequence[Values], mean: float, above: bool
+    ) -> None:
+        """Adds to the capital of single looks what each look wins times its weight, from its round on."""
+        for number in weights.nonzero()[0].tolist():
+            factors = np.exp(self._log_factors(scores_of_rounds[number], mean, above))
+            looks[number:] += weights[number] * float(factors @ SHARES)
 
     def interval(self, tests: int = 1) -> tuple[float, float]:
         """Lower and upper end, each on the wrong side in any round with a probability of at most `FALSE_STOP`.
@@ -152,24 +176,38 @@ class ConfidenceSequence:
     def _end(self, wanted: float, *, above: bool) -> float:
         """The last mean, from the lowest one up or from the highest one down, whose capital reaches `wanted`."""
         if not self._rounds:
-            return self.low if above else self.high
-        top = self.high if math.isfinite(self.high) else max(1.0, *(float(own.max()) for own in self._rounds)) * 2
+            if above:
+                return self.low
+            return self.high
+        top = self.high
+        if not math.isfinite(top):
+            # Without a largest score, twice the largest one so far.
+            top = max(1.0, *(float(scores.max()) for scores in self._rounds)) * 2
         near, far = (self.low, top) if above else (self.high, self.low)
+        # Bisection; `near` always reaches, so the end errs to the safe side.
         for _ in range(_STEPS):
             middle = (near + far) / 2
-            reached = bool((self.evidence(middle, above=above) >= wanted).any())
-            near, far = (middle, far) if reached else (near, middle)
+            if bool((self.evidence(middle, above=above) >= wanted).any()):
+                near = middle
+            else:
+                far = middle
         return near
 
     def _log_factors(self, values: Values, mean: float, above: bool) -> Values:
         """``(B,)`` logarithm of the product of the factors of some persons by bet."""
-        scores, middle = (values - self.low, mean - self.low) if above else (self.high - values, self.high - mean)
-        middle = max(middle, 1e-12)
-        return np.array([np.log1p(bet * (scores / middle - 1)).sum() for bet in BETS.tolist()])
+        # Both sides of a hypothesis in units above 0: distances from the lowest, or from the highest possible score.
+        if above:
+            scores, hypothesis = values - self.low, mean - self.low
+        else:
+            scores, hypothesis = self.high - values, self.high - mean
+        hypothesis = max(hypothesis, 1e-12)
+        # sum log(1 + f (x / m - 1))
+        return np.array([np.log1p(bet * (scores / hypothesis - 1)).sum() for bet in BETS.tolist()])
 
 
 def _weights_of_rounds(rounds: int, expected: int) -> Values:
     """``(T,)`` share of each round in the capital for rounds alone; of all rounds without end, they sum to 1."""
+    # 1 / (t (t - 1)) sums to 1 / n over all t > n, so the rounds after n expected ones share what is left.
     number = np.arange(1, rounds + 1)
     later = (1 - _EXPECTED) * expected / (number * np.maximum(number - 1.0, 1))
     return np.where(number <= expected, _EXPECTED / expected, later)
@@ -177,13 +215,18 @@ def _weights_of_rounds(rounds: int, expected: int) -> Values:
 
 def _weights_of_means(rounds: int, expected: int) -> Values:
     """The same for persons' means: 0 in most rounds."""
+    # Rounds n, n/2, n/4 ... 1: the last expected one has _LAST, and the earlier ones share the rest equally.
     looks = [expected]
     while looks[-1] > 1:
         looks.append(-(-looks[-1] // 2))
-    earlier = (_EXPECTED - _LAST) / len(looks[1:]) if looks[1:] else 0.0
-    shares = {**dict.fromkeys(looks, earlier), expected: _EXPECTED - earlier * len(looks[1:])}
-    number, share = 2 * expected, (1 - _EXPECTED) / 2
+    earlier_looks = len(looks) - 1
+    earlier = (_EXPECTED - _LAST) / earlier_looks if earlier_looks else 0.0
+    shares = {**dict.fromkeys(looks, earlier), expected: _EXPECTED - earlier * earlier_looks}
+    # Rounds 2n, 4n and so on have halves of what is left, without end.
+    number = 2 * expected
+    share = (1 - _EXPECTED) / 2
     while number <= rounds:
         shares[number] = share
-        number, share = 2 * number, share / 2
+        number *= 2
+        share /= 2
     return np.array([shares.get(number, 0.0) for number in range(1, rounds + 1)])

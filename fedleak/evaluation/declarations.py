@@ -13,7 +13,10 @@ from fedleak.core.release import Release
 from fedleak.core.view import RoundView
 from fedleak.recordings.recording import Recording
 
-_VIEWS, _VICTIMS = 4, 16
+_VIEWS = 4
+"""Views that are tested: of the first rounds."""
+_VICTIMS = 16
+"""Clients of each view."""
 _LONGER = 1.01
 """Norm of an update over its clip, above which it is no error of rounding."""
 _ROUNDING = 1e-5
@@ -22,9 +25,12 @@ _EXACT_BITS = 16
 """Bits a number from which on rounding changes no norm by 1 %."""
 _COMMON_BITS = 64
 """Bits of a message besides those of its numbers, see `fedleak.core.release.Release.bits`."""
-_FEW_BITS, _MARGIN, _MARGIN_OF_FEW = 4.0, 1.0, 4.0
-"""Bits that numbers must have beyond the declared ones: less than `_FEW_BITS` may be the capacity of random answers,
-which take more."""
+_FEW_BITS = 4.0
+"""Declared bits a number below which they may be the capacity of random answers, which take more."""
+_MARGIN = 1.0
+"""Bits that numbers must have beyond the declared ones."""
+_MARGIN_OF_FEW = 4.0
+"""The same where few are declared."""
 
 
 def false_declarations(recording: Recording) -> list[str]:
@@ -48,32 +54,38 @@ def false_in_views(views: Sequence[RoundView]) -> list[str]:
     views = [view for view in views if view.updates is None and view.messages is None and view.victims]
     if not views:
         return []
-    checks = (_noise(views), _clip(views), _bits(views))
-    return [sentence for check in checks for sentence in check]
+    return [*_noise(views), *_clip(views), *_bits(views)]
 
 
 def _noise(views: Sequence[RoundView]) -> Iterator[str]:
+    """Noise that is declared, and without which an update is as short only by a probability of 1e-9."""
     chances = torch.cat([noise_chances(view) for view in views])
     tested = chances.isfinite()
+    # For all updates together (Bonferroni).
     refuted = chances < IMPOSSIBLE / max(int(tested.sum()), 1)
     if not bool(refuted.any()):
         return
-    names = [name for name in views[0].deltas if is_last_noise(views[0], name)]
-    scales = sorted({views[0].noise_scale(name) for name in names})
-    alone = math.sqrt(sum(float(sent_numbers(views[0], n).mean()) * views[0].noise_scale(n) ** 2 for n in names))
+    first = views[0]
+    names = [name for name in first.deltas if is_last_noise(first, name)]
+    scales = sorted({first.noise_scale(name) for name in names})
+    # The noise alone has a squared norm of sum_k d_k s_k^2 on average.
+    squared_norm = sum(float(sent_numbers(first, name).mean()) * first.noise_scale(name) ** 2 for name in names)
+    noise_norm = math.sqrt(squared_norm)
     norms = torch.cat([_norms(view, names) for view in views])[refuted]
-    known = f"{scales[0]:.3g}" if len(scales) == 1 else f"{scales[0]:.3g} to {scales[-1]:.3g}"
+    declared = f"{scales[0]:.3g}" if len(scales) == 1 else f"{scales[0]:.3g} to {scales[-1]:.3g}"
     yield (
-        f"The declared noise is not there: noise of standard deviation {known} alone has a norm of about {alone:.3g},"
-        f" and {int(refuted.sum())} of {int(tested.sum())} updates are shorter, with a median of"
+        f"The declared noise is not there: noise of standard deviation {declared} alone has a norm of about"
+        f" {noise_norm:.3g}, and {int(refuted.sum())} of {int(tested.sum())} updates are shorter, with a median of"
         f" {float(norms.median()):.3g}"
     )
 
 
 def _clip(views: Sequence[RoundView]) -> Iterator[str]:
+    """Clips of the clients' own devices that an update is longer than."""
     releases = views[0].releases
-    for place, release in enumerate(releases):
-        if release.clip is None or not release.own_devices or _may_lengthen(release, releases[place + 1 :]):
+    for position, release in enumerate(releases):
+        later = releases[position + 1 :]
+        if release.clip is None or not release.own_devices or _may_lengthen(release, later):
             continue
         longer = torch.cat([_longer(view, release) for view in views])
         if bool(longer.any()):
@@ -97,26 +109,36 @@ def _longer(view: RoundView, release: Release) -> Tensor:
     names = [name for name in release.parameters if name in view.deltas]
     if not names:
         return torch.zeros(view.victims, dtype=torch.bool)
-    summed = max(one.participants for one in view.releases if set(one.parameters) & set(names))
+    summed = 0
+    for later in view.releases:
+        if set(later.parameters) & set(names):
+            summed = max(summed, later.participants)
     noise = max(view.noise_scale(name) for name in names)
     numbers = torch.stack([sent_numbers(view, name) for name in names]).sum(0).clamp(min=1)
     # ||u + z|| <= ||u|| + ||z||, where a sum of n clipped updates has a norm of n clips at most.
-    longest = noise * torch.from_numpy(chi2.isf(IMPOSSIBLE, numbers.numpy())).sqrt()
-    models = [view.model[name].double().square().sum() for name in names if name in view.model]
-    rounding = _ROUNDING * float(torch.stack(models).sum().sqrt()) if models else 0.0
-    allowed = _LONGER * (summed * (release.clip or 0.0) + longest) + rounding
+    largest_square = torch.from_numpy(chi2.isf(IMPOSSIBLE, numbers.numpy()))
+    longest = noise * largest_square.sqrt()
+    # Differences of recorded models have the rounding of the model.
+    squares = [view.model[name].double().square().sum() for name in names if name in view.model]
+    rounding = 0.0
+    if squares:
+        rounding = _ROUNDING * float(torch.stack(squares).sum().sqrt())
+    clip = summed * (release.clip or 0.0)
+    allowed = _LONGER * (clip + longest) + rounding
     return _norms(view, names) > allowed
 
 
 def _bits(views: Sequence[RoundView]) -> Iterator[str]:
+    """Bits a number that the values of an update do not fit in."""
     releases = views[0].releases
-    for place, release in enumerate(releases):
-        if release.bits is None or _are_other_numbers(release, releases[place + 1 :]):
+    for position, release in enumerate(releases):
+        if release.bits is None or _are_other_numbers(release, releases[position + 1 :]):
             continue
         names = [name for name in release.parameters if name in views[0].deltas]
         margin = _MARGIN if release.bits >= _FEW_BITS else _MARGIN_OF_FEW
         for name in names:
             numbers = torch.cat([view.deltas[name].reshape(view.victims, -1) for view in views])
+            # The bits of a message besides its numbers are spread over these.
             allowed = release.bits + _COMMON_BITS / numbers.shape[1] + margin
             entropies = torch.tensor([value_bits(row) for row in numbers], dtype=torch.float64)
             if bool((entropies > allowed).any()):
@@ -148,6 +170,9 @@ def value_bits(numbers: Tensor) -> float:
 
 def _norms(view: RoundView, names: Sequence[str]) -> Tensor:
     """``(V,)`` norms of the updates of some parameters together."""
-    sent = [view.deltas[name].double().reshape(view.victims, -1) for name in names if name in view.deltas]
-    held = [numbers.square().sum(1) for numbers in sent]
-    return torch.stack(held).sum(0).sqrt()
+    squares = []
+    for name in names:
+        if name in view.deltas:
+            numbers = view.deltas[name].double().reshape(view.victims, -1)
+            squares.append(numbers.square().sum(1))
+    return torch.stack(squares).sum(0).sqrt()

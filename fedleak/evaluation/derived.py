@@ -20,7 +20,10 @@ from fedleak.evaluation.scores import SETTING, AttackInfo, from_records, setting
 from fedleak.evaluation.summary import described
 
 AXIS = SETTING + "interactions"
-MITIGATION, AMOUNT = SETTING + "mitigation", SETTING + "amount"
+MITIGATION = SETTING + "mitigation"
+"""Setting of a training with a mitigation: its name."""
+AMOUNT = SETTING + "amount"
+"""Setting of its strength."""
 REFERENCES = (100, 1000, 10000)
 """Numbers of interactions after which the error of the published attack is the goal of the others."""
 MODEL = "global-model"
@@ -35,6 +38,7 @@ _LEAST_GAIN = 0.02
 DERIVED = ("interactions", "times-fewer", "utility", SHARE)
 """Derived metrics."""
 _RESAMPLES = 1000
+"""Resamples of a bootstrap."""
 _NO_MITIGATION = "none"
 
 add_metric(
@@ -50,7 +54,9 @@ add_metric(
 def derived(evaluation: Evaluation) -> pd.DataFrame:
     """Derived results of all scores, with the columns of `fedleak.evaluation.summarise`; empty if there are none."""
     rows = [*_interactions_needed(evaluation), *_utilities(evaluation), *shares_of_ceiling(evaluation)]
-    return described(from_records(rows), evaluation.lines) if rows else pd.DataFrame()
+    if rows:
+        return described(from_records(rows), evaluation.lines)
+    return pd.DataFrame()
 
 
 def _interactions_needed(evaluation: Evaluation, name: str = "error") -> Iterator[dict[str, Any]]:
@@ -64,17 +70,22 @@ def _interactions_needed(evaluation: Evaluation, name: str = "error") -> Iterato
     scores = evaluation.scores
     if AXIS not in scores:
         return
-    roles = scores["attack"].map(lambda label: evaluation.lines.get(label, AttackInfo()).role)
-    curves = scores[(scores["metric"] == name) & scores[AXIS].notna() & roles.isin(list(ATTACKS))]
-    others = [column for column in setting_columns(scores) if column != AXIS]
-    for _, group in curves.groupby(others, sort=False, dropna=False):
-        published = group["attack"][roles[group.index] == "published"]
+    infos = evaluation.lines
+    roles = scores["attack"].map(lambda label: infos.get(label, AttackInfo()).role)
+    of_attacks = roles.isin(list(ATTACKS))
+    curves = scores[(scores["metric"] == name) & scores[AXIS].notna() & of_attacks]
+    other_settings = [column for column in setting_columns(scores) if column != AXIS]
+    for _, group in curves.groupby(other_settings, sort=False, dropna=False):
+        # The goal is the error of the first published attack.
+        is_published = roles[group.index] == "published"
+        published = group["attack"][is_published]
         if len(published):
-            setting = {column: group[column].iloc[0] for column in others}
+            setting = {column: group[column].iloc[0] for column in other_settings}
             yield from _crossings(group, str(published.iloc[0]), setting)
 
 
 def _crossings(rows: pd.DataFrame, published: str, setting: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Rows of one setting: T needed and the factor, for each reference at which the published attack was measured."""
     curves, points, (seeds, people) = _victim_curves(rows)
     goals = curves.pop(published)
     if not len(goals):
@@ -82,26 +93,42 @@ def _crossings(rows: pd.DataFrame, published: str, setting: dict[str, Any]) -> I
     generator = generator_for(0, "interactions-needed")
     weights = crossed_weights(people, seeds, resamples=_RESAMPLES, generator=generator)
     weights = weights / weights.sum(1, keepdim=True)
-    for reference in (r for r in REFERENCES if r in points.tolist()):
-        at = points.tolist().index(reference)
+    for reference in REFERENCES:
+        if reference not in points.tolist():
+            continue
+        column = points.tolist().index(reference)
         for attack, values in curves.items():
-            needed = _needed(values.mean(0)[None], goals.mean(0)[None, at], points)
-            again = _needed(weights @ values, weights @ goals[:, at], points)
-            common = {**setting, "attack": attack, SETTING + "as_pac_after": reference}
-            common |= {"n": int(people.max()) + 1, "seeds": int(seeds.max()) + 1}
-            yield {**common, "metric": "interactions", **_interval(needed[0], again)}
-            yield {**common, "metric": "times-fewer", **_interval(reference / needed[0], reference / again)}
+            # On all clients, and on each resample of clients and seeds.
+            needed = _needed(values.mean(0)[None], goals.mean(0)[None, column], points)
+            resampled = _needed(weights @ values, weights @ goals[:, column], points)
+            common = {
+                **setting,
+                "attack": attack,
+                SETTING + "as_pac_after": reference,
+                "n": int(people.max()) + 1,
+                "seeds": int(seeds.max()) + 1,
+            }
+            yield {**common, "metric": "interactions", **_interval(needed[0], resampled)}
+            yield {**common, "metric": "times-fewer", **_interval(reference / needed[0], reference / resampled)}
 
 
 def _victim_curves(rows: pd.DataFrame) -> tuple[dict[str, Tensor], Tensor, tuple[Tensor, Tensor]]:
     """Curves ``(V, T)`` by attack of the victims with a value at every point, points ``(T,)``, and seeds, clients."""
-    means = rows.groupby(["attack", "seed", "victim", rows[AXIS].astype(float)])["value"].mean().unstack()
+    points = rows[AXIS].astype(float)
+    means = rows.groupby(["attack", "seed", "victim", points])["value"].mean().unstack()
     by_attack = {attack: means.loc[attack] for attack in dict.fromkeys(rows["attack"])}
-    whole = [own.dropna().index for own in by_attack.values()]
-    shared = functools.reduce(lambda kept, index: kept.intersection(index), whole).sort_values()
-    curves = {attack: torch.from_numpy(own.loc[shared].to_numpy(copy=True)) for attack, own in by_attack.items()}
-    seeds, people = (torch.from_numpy(pd.factorize(shared.get_level_values(level))[0]) for level in ("seed", "victim"))
-    return curves, torch.from_numpy(means.columns.to_numpy(dtype=np.float64, copy=True)), (seeds, people)
+    # Victims with a value at every point, by every attack.
+    complete = [table.dropna().index for table in by_attack.values()]
+    shared = functools.reduce(lambda first, second: first.intersection(second), complete)
+    shared = shared.sort_values()
+    curves = {}
+    for attack, table in by_attack.items():
+        of_shared = table.loc[shared].to_numpy(copy=True)
+        curves[attack] = torch.from_numpy(of_shared)
+    seeds, _ = pd.factorize(shared.get_level_values("seed"))
+    people, _ = pd.factorize(shared.get_level_values("victim"))
+    ascending = means.columns.to_numpy(dtype=np.float64, copy=True)
+    return curves, torch.from_numpy(ascending), (torch.from_numpy(seeds), torch.from_numpy(people))
 
 
 def _needed(curves: Tensor, goals: Tensor, points: Tensor) -> Tensor:
@@ -109,19 +136,36 @@ def _needed(curves: Tensor, goals: Tensor, points: Tensor) -> Tensor:
     reached = curves <= goals[:, None]
     first = reached.int().argmax(1)
     before = (first - 1).clamp(min=0)
-    high, low = (curves.gather(1, place[:, None])[:, 0] for place in (before, first))
-    share = ((high - goals) / (high - low).clamp(min=1e-300)).clamp(0, 1)
+    error_before = curves.gather(1, before[:, None])[:, 0]
+    error_first = curves.gather(1, first[:, None])[:, 0]
+    # Linear in log T between the last point above the goal and the first one below it.
+    step = (error_before - error_first).clamp(min=1e-300)
+    share = ((error_before - goals) / step).clamp(0, 1)
     logs = points.log()
-    value = torch.exp(logs[before] + share * (logs[first] - logs[before]))
-    value = torch.where(first == 0, points[0], value)
-    return torch.where(reached.any(1), value, torch.inf)
+    needed = torch.exp(logs[before] + share * (logs[first] - logs[before]))
+    needed = torch.where(first == 0, points[0], needed)
+    return torch.where(reached.any(1), needed, torch.inf)
 
 
-def _interval(value: Tensor, again: Tensor) -> dict[str, Any]:
+def _interval(value: Tensor, resampled: Tensor) -> dict[str, Any]:
     """Mean and interval of a cell; infinity and zero, for a goal that was never reached, become NaN."""
-    ends = again.sort().values[[int(0.025 * len(again)), int(0.975 * len(again)) - 1]].tolist()
-    mean, low, high = (end if 0 < end < math.inf else math.nan for end in (float(value), *ends))
-    return {"mean": mean, "std": float(again.std()), "low": low, "high": high, "seconds_per_victim": 0.0}
+    # Percentiles of the bootstrap.
+    ascending = resampled.sort().values
+    low = float(ascending[int(0.025 * len(resampled))])
+    high = float(ascending[int(0.975 * len(resampled)) - 1])
+    return {
+        "mean": _if_reached(float(value)),
+        "std": float(resampled.std()),
+        "low": _if_reached(low),
+        "high": _if_reached(high),
+        "seconds_per_victim": 0.0,
+    }
+
+
+def _if_reached(interactions: float) -> float:
+    if 0 < interactions < math.inf:
+        return interactions
+    return math.nan
 
 
 def _utilities(evaluation: Evaluation) -> Iterator[dict[str, Any]]:
@@ -139,24 +183,44 @@ def _utilities(evaluation: Evaluation) -> Iterator[dict[str, Any]]:
     models = scores[(scores["attack"] == MODEL) & scores[MITIGATION].notna()]
     settings = setting_columns(scores)
     rest = [column for column in settings if column not in (MITIGATION, AMOUNT)]
+    clients = ["seed", "victim"]
     for _, cells in models.groupby(["metric", *rest], sort=False, dropna=False):
-        plain = cells[cells[MITIGATION] == _NO_MITIGATION].drop_duplicates(["seed", "victim"], keep="last")
+        plain = cells[cells[MITIGATION] == _NO_MITIGATION].drop_duplicates(clients, keep="last")
+        plain_values = plain[[*clients, "value"]]
         for _, cell in cells.groupby([MITIGATION, AMOUNT], sort=False, dropna=False):
-            paired = cell.merge(plain[["seed", "victim", "value"]], on=["seed", "victim"], suffixes=("", "_plain"))
+            # Each client of a training with its value in the training of the same seed without mitigation.
+            paired = cell.merge(plain_values, on=clients, suffixes=("", "_plain"))
             if len(paired):
                 common = {column: cell[column].iloc[0] for column in settings}
-                yield {**common, "attack": MODEL, "metric": "utility", **_utility(paired, str(cell["metric"].iloc[0]))}
+                utility = _utility(paired, str(cell["metric"].iloc[0]))
+                yield {**common, "attack": MODEL, "metric": "utility", **utility}
 
 
 def _utility(paired: pd.DataFrame, name: str) -> dict[str, Any]:
-    pairs = [paired.pivot(index="victim", columns="seed", values=column) for column in ("value", "value_plain")]
-    now, then = (torch.from_numpy(table.to_numpy(dtype=np.float64, copy=True)) for table in pairs)
+    """Ratio of the means with and without a mitigation, with its interval; inverted where lower is better."""
+    mitigated = _values_by_client(paired, "value")
+    plain = _values_by_client(paired, "value_plain")
     if metric(name).lower_is_better:
-        now, then = then, now
-    ratio, low, high = crossed_ratio(now, then, generator=generator_for(0, "utility"))
-    std = float((now / then.nanmean()).nanmean(1).std(correction=0))
-    sizes = {"n": len(now), "seeds": now.shape[1], "seconds_per_victim": 0.0}
-    return {"mean": ratio, "std": std, "low": low, "high": high, **sizes}
+        numerator, denominator = plain, mitigated
+    else:
+        numerator, denominator = mitigated, plain
+    ratio, low, high = crossed_ratio(numerator, denominator, generator=generator_for(0, "utility"))
+    std = float((numerator / denominator.nanmean()).nanmean(1).std(correction=0))
+    return {
+        "mean": ratio,
+        "std": std,
+        "low": low,
+        "high": high,
+        "n": len(numerator),
+        "seeds": numerator.shape[1],
+        "seconds_per_victim": 0.0,
+    }
+
+
+def _values_by_client(paired: pd.DataFrame, column: str) -> Tensor:
+    """``(V, S)`` values of clients by seed."""
+    table = paired.pivot(index="victim", columns="seed", values=column)
+    return torch.from_numpy(table.to_numpy(dtype=np.float64, copy=True))
 
 
 def shares_of_ceiling(evaluation: Evaluation) -> Iterator[dict[str, Any]]:
@@ -169,30 +233,47 @@ def shares_of_ceiling(evaluation: Evaluation) -> Iterator[dict[str, Any]]:
     scores = evaluation.scores
     if ATTRIBUTE not in scores:
         return
-    asked = scores[(scores["metric"] == "auc") & scores[ATTRIBUTE].notna() & scores["influence"].notna()]
+    on_attributes = scores[(scores["metric"] == "auc") & scores[ATTRIBUTE].notna() & scores["influence"].notna()]
     columns = setting_columns(scores)
-    for _, cell in asked.groupby(columns, sort=False, dropna=False):
-        whole = cell.pivot_table(index=["seed", "person"], columns="attack", values="influence").dropna()
-        if CEILING not in whole or whole.empty:
+    for _, cell in on_attributes.groupby(columns, sort=False, dropna=False):
+        # Influences of the people on the AUC of every attack; an AUC is their mean.
+        influences = cell.pivot_table(index=["seed", "person"], columns="attack", values="influence").dropna()
+        if CEILING not in influences or influences.empty:
             continue
-        own = {str(label): torch.from_numpy(whole[label].to_numpy(dtype="float64", copy=True)) for label in whole}
-        roles = {label: evaluation.lines.get(label, AttackInfo()).role for label in own}
-        baselines = [values for label, values in own.items() if roles[label] == "baseline"]
-        people, seeds = (torch.from_numpy(pd.factorize(whole.index.get_level_values(n))[0]) for n in ("person", "seed"))
-        weights = crossed_weights(people, seeds, resamples=_RESAMPLES, generator=generator_for(0, "attribute gain"))
-        weights = torch.cat([torch.ones(1, len(whole)), weights])
+        by_attack = {}
+        for label in influences:
+            by_attack[str(label)] = torch.from_numpy(influences[label].to_numpy(dtype="float64", copy=True))
+        roles = {label: evaluation.lines.get(label, AttackInfo()).role for label in by_attack}
+        baselines = [values for label, values in by_attack.items() if roles[label] == "baseline"]
+        people = torch.from_numpy(pd.factorize(influences.index.get_level_values("person"))[0])
+        seeds = torch.from_numpy(pd.factorize(influences.index.get_level_values("seed"))[0])
+        # The first row of weights is all people once, for the value itself; the rest are the resamples.
+        generator = generator_for(0, "attribute gain")
+        resamples = crossed_weights(people, seeds, resamples=_RESAMPLES, generator=generator)
+        weights = torch.cat([torch.ones(1, len(influences)), resamples])
         weights = (weights / weights.sum(1, keepdim=True)).double()
-        low = torch.full((len(weights),), 0.5, dtype=torch.float64)
+        # Share: (AUC - base) / (AUC of the raw data - base), where base is 0.5 or the best baseline.
+        base = torch.full((len(weights),), 0.5, dtype=torch.float64)
         if baselines:
-            low = low.maximum(weights @ max(baselines, key=lambda values: float(values.mean())))
-        ceiling = weights @ own[CEILING] - low
+            base = base.maximum(weights @ max(baselines, key=lambda values: float(values.mean())))
+        ceiling = weights @ by_attack[CEILING] - base
         if float(ceiling[0]) < _LEAST_GAIN or float(ceiling[1:].quantile(0.025)) <= 0:
             continue
         common = {column: cell[column].iloc[0] for column in columns}
-        for label, values in own.items():
-            if roles[label] in ATTACKS:
-                share = (weights @ values - low) / ceiling
-                ends = share[1:].quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
-                sizes = {"n": int(people.max()) + 1, "seeds": int(seeds.max()) + 1, "seconds_per_victim": 0.0}
-                found = {"mean": float(share[0]), "std": float(share[1:].std()), "low": ends[0], "high": ends[1]}
-                yield {**common, "attack": label, "metric": SHARE, **found, **sizes}
+        for label, values in by_attack.items():
+            if roles[label] not in ATTACKS:
+                continue
+            share = (weights @ values - base) / ceiling
+            low, high = share[1:].quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+            yield {
+                **common,
+                "attack": label,
+                "metric": SHARE,
+                "mean": float(share[0]),
+                "std": float(share[1:].std()),
+                "low": low,
+                "high": high,
+                "n": int(people.max()) + 1,
+                "seeds": int(seeds.max()) + 1,
+                "seconds_per_victim": 0.0,
+            }

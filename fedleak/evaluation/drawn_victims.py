@@ -11,6 +11,7 @@ from fedleak.recordings.recording import Recording
 MANY = 2**16
 """Clients, or messages, above which strata are formed, and a limit on victims limits attacks on all messages too."""
 _STRATA = 10
+"""Strata by the number of examples, of about as many clients each."""
 
 
 def in_random_order(clients: Sequence[int], generator: Generator) -> list[int]:
@@ -32,14 +33,18 @@ def drawn_victims(
         Cochran, "Sampling Techniques", 3rd edition, 1977, section 5.6.
     """
     numbers = [number for number in recording.rounds if rounds is None or number in rounds]
-    clients = sorted({name for number in numbers for name in recording.pseudonyms(number)})
-    ordered = in_random_order(clients, generator)
+    senders: set[int] = set()
+    for number in numbers:
+        senders.update(recording.pseudonyms(number))
+    ordered = in_random_order(sorted(senders), generator)
     if len(ordered) <= MANY:
         return set(ordered[:victims])
-    examples = dict[int, int]()
+    # The example count of a client's first round.
+    examples: dict[int, int] = {}
     for number in numbers:
         examples = recording.example_counts(number) | examples
-    return {ordered[place] for place in by_strata(torch.tensor([examples[name] for name in ordered]), victims).tolist()}
+    sizes = torch.tensor([examples[name] for name in ordered])
+    return {ordered[position] for position in by_strata(sizes, victims).tolist()}
 
 
 def by_strata(sizes: Tensor, wanted: int) -> Tensor:
@@ -48,13 +53,20 @@ def by_strata(sizes: Tensor, wanted: int) -> Tensor:
     >>> by_strata(torch.arange(100), 10).tolist()
     [0, 10, 20, 30, 40, 50, 60, 70, 80, 90]
     """
-    edges = torch.quantile(sizes.double(), torch.linspace(0, 1, _STRATA + 1, dtype=torch.float64)[1:-1])
-    stratum = torch.searchsorted(torch.unique(edges), sizes.double(), right=True)
-    count = stratum.bincount()
-    exact = wanted * count.double() / len(sizes)
-    each = exact.floor().long()
-    each[(exact - each).argsort(descending=True, stable=True)[: min(wanted, len(sizes)) - int(each.sum())]] += 1
-    parts = [(stratum == number).nonzero().flatten()[:most] for number, most in enumerate(each.tolist())]
+    # Edges at the tenths of the sizes, where these differ.
+    tenths = torch.linspace(0, 1, _STRATA + 1, dtype=torch.float64)[1:-1]
+    edges = torch.unique(torch.quantile(sizes.double(), tenths))
+    stratum = torch.searchsorted(edges, sizes.double(), right=True)
+    # Each stratum's share of the sample, rounded down; those with the largest remainders get one more.
+    exact = wanted * stratum.bincount().double() / len(sizes)
+    of_stratum = exact.floor().long()
+    lacking = min(wanted, len(sizes)) - int(of_stratum.sum())
+    by_remainder = (exact - of_stratum).argsort(descending=True, stable=True)
+    of_stratum[by_remainder[:lacking]] += 1
+    parts = []
+    for number, most in enumerate(of_stratum.tolist()):
+        members = (stratum == number).nonzero().flatten()
+        parts.append(members[:most])
     return torch.cat(parts)
 
 

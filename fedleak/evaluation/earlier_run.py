@@ -44,11 +44,12 @@ class _EarlierParts(EvaluationParts):
 
     @field_validator("lines", mode="before")
     @classmethod
-    def _with_reasons(cls, lines: Any) -> Any:
+    def _with_reasons(cls, infos: Any) -> Any:
         """Descriptions of attacks, whose reasons for an unknown bound were one text."""
-        if not isinstance(lines, dict) or not all(isinstance(line, dict) for line in lines.values()):
+        """Descriptions of attacks, whose reasons for an unknown bound were one text."""
+        if not isinstance(infos, dict) or not all(isinstance(fields, dict) for fields in infos.values()):
             raise ValueError("descriptions of another kind")
-        return {label: _line_of(line) for label, line in lines.items()}
+        return {label: _line_of(fields) for label, fields in infos.items()}
 
 
 def _line_of(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,15 +80,17 @@ def earlier_run(directory: Path) -> tuple[Run, Evaluation, Mapping[str, str]]:
         parts = read_parts(directory / EVALUATION, _EarlierParts, version=_FORMAT)
         evaluation = evaluation_of(parts)
         # Labels of curves and tables in one of several cells were stored as they are printed.
-        printed = [*evaluation.roc, *evaluation.details]
-        labels = {text: label_of_text(text, [*evaluation.lines, UPDATES]) for text in printed}
-        evaluation.labels = {text: label for text, label in labels.items() if label.where}
+        attacks = [*evaluation.lines, UPDATES]
+        evaluation.labels = {}
+        for printed in (*evaluation.roc, *evaluation.details):
+            label = label_of_text(printed, attacks)
+            if label.where:
+                evaluation.labels[printed] = label
         return read_published(directory / RESULTS), evaluation, parts.data
     run = read_published(directory / RESULTS)
     names = [field.name for field in dataclasses.fields(AttackInfo)]
-    attacks = records(run.results.drop_duplicates("attack"))
-    lines = {}
-    for row in attacks:
-        fields = _line_of({name: row[name] for name in names if name in row})
-        lines[str(row["attack"])] = AttackInfo(**fields)
-    return run, Evaluation(lines=lines), run.data
+    infos = {}
+    for row in records(run.results.drop_duplicates("attack")):
+        fields = {name: row[name] for name in names if name in row}
+        infos[str(row["attack"])] = AttackInfo(**_line_of(fields))
+    return run, Evaluation(lines=infos), run.data

@@ -71,11 +71,18 @@ def in_batches(jobs: Sequence[Job], *, most: int) -> list[frozenset[JobKey]]:
     by_view: dict[tuple[int | None, int], list[JobKey]] = {}
     for job in jobs:
         by_view.setdefault((job.round, job.view), []).append(job.key)
-    units = list(by_view.values()) if len(by_view) >= most else [[job.key] for job in jobs]
-    batches: list[set[JobKey]] = [set() for _ in range(min(most, len(units)))]
-    for place, keys in enumerate(units):
-        batches[place % len(batches)].update(keys)
-    return [frozenset(batch) for batch in batches]
+    units = list(by_view.values())
+    if len(units) < most:
+        units = [[job.key] for job in jobs]
+    # Dealt out in turn, so that batches are of about equal size.
+    count = min(most, len(units))
+    batches = []
+    for number in range(count):
+        keys: list[JobKey] = []
+        for unit in units[number::count]:
+            keys += unit
+        batches.append(frozenset(keys))
+    return batches
 
 
 def run_batch(batch: Batch) -> None:

@@ -30,7 +30,12 @@ from fedleak_recorder.files import make_folder, open_private
 
 UNFINISHED = "unfinished"
 """Folder of the estimates below that of the results, while there are none."""
-_STAMP, _SUFFIX, _ROOT = "stamp.json", ".estimate", "estimate"
+_STAMP = "stamp.json"
+"""File of what the estimates of a folder depend on."""
+_SUFFIX = ".estimate"
+"""End of the name of a file of an estimate."""
+_ROOT = "estimate"
+"""Entry of a file's metadata that describes its estimate."""
 _OF_PARTS = "of_parts"
 """Key of the stamp: whether the estimates are those of parts of an audit."""
 _STAMP_LENGTH = 16
@@ -65,18 +70,7 @@ class EstimateStore:
 
     def __init__(self, folder: Path, plan: AuditPlan, *, part: bool = False) -> None:
         self.folder = folder
-        recording = plan.recording
-        named = (recording.manifest.learner or {}).get("name", "")
-        of_attacks = {type(attack).__module__ for attack in plan.attacks}
-        of_learner = {str(named).rpartition(".")[0]} & sys.modules.keys()
-        control = recording.control if isinstance(recording, ControlRecording) else None
-        stamp = {
-            "recording": hashed([recording.sha256(), control]),
-            "learner": hashed([recording.manifest.learner, _files(recording.base)]),
-            "seed": hashed(plan.seed),
-            "code": hashed([source_hash(), *outside_sources(sorted(of_attacks | of_learner))]),
-            "packages": hashed(versions()),
-        }
+        stamp = _stamp_of(plan)
         self._name = hashed(stamp)[:_STAMP_LENGTH]
         self.found = self.made = 0
         before = self._stamp_before()
@@ -90,6 +84,7 @@ class EstimateStore:
                 f"Go on with what these parts have, give another --out, or delete {folder}, and its estimates with it.",
             )
             self.remove(everything=True)
+        # A folder without a stamp gets one, and that of one process becomes that of parts.
         if before is None or self.stale or (part and before.get(_OF_PARTS) is not True):
             make_folder(folder)
             _write(
@@ -98,9 +93,13 @@ class EstimateStore:
                 replace=bool(before) and not self.stale,
             )
             # Another part may have been faster.
-            found = self._changed(self._stamp_before(), stamp)
-            expected = f"one audit in {folder}"
-            require(not found, expected, f"another {', '.join(found)} of one that has begun", "Give another --out.")
+            changed = self._changed(self._stamp_before(), stamp)
+            require(
+                not changed,
+                f"one audit in {folder}",
+                f"another {', '.join(changed)} of one that has begun",
+                "Give another --out.",
+            )
 
     def __len__(self) -> int:
         """Number of this audit's estimates in the folder."""
@@ -115,14 +114,15 @@ class EstimateStore:
 
     def read(self, attack: Attack, label: str, view: View) -> tuple[Estimate, float] | None:
         """Estimate and the seconds that it took, if it was written before and fits the view; else None."""
+        # Whatever is wrong with a file, its estimate is computed again.
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, SafetensorError, EstimateError):
-            path = self._path(attack, label, view)
-            content = path.read_bytes()
-            if hashlib.sha256(content[_CHECKSUM:]).hexdigest().encode() != content[:_CHECKSUM]:
+            content = self._path(attack, label, view).read_bytes()
+            checksum, stored = content[:_CHECKSUM], content[_CHECKSUM:]
+            if hashlib.sha256(stored).hexdigest().encode() != checksum:
                 return None
-            described = json.loads(_metadata(content[_CHECKSUM:])[_ROOT])
-            kind = next(k for k in _kinds(attack.estimates) if _name(k) == described["kind"])
-            estimate = _decoded(described["value"], kind, load(content[_CHECKSUM:]))
+            described = json.loads(_metadata(stored)[_ROOT])
+            kinds = {_name(kind): kind for kind in _kinds(attack.estimates)}
+            estimate = _decoded(described["value"], kinds[described["kind"]], load(stored))
             estimate.check(view)
             self.found += 1
             return estimate, float(described["seconds"])
@@ -130,13 +130,15 @@ class EstimateStore:
 
     def write(self, attack: Attack, label: str, view: View, estimate: Estimate, seconds: float) -> None:
         """Keeps an estimate, unless it cannot be stored or the disk is full, which takes nothing from the results."""
+        """Keeps an estimate; one that cannot be stored, or a full disk, costs only the time to compute it again."""
         tensors: dict[str, Tensor] = {}
         with contextlib.suppress(OSError, TypeError, ValueError, RuntimeError):  # of torch: a sparse tensor
             described = {"kind": _name(type(estimate)), "value": _encoded(estimate, tensors), "seconds": seconds}
             if type(estimate) not in _kinds(attack.estimates):
                 return
             content = save(tensors, metadata={_ROOT: json.dumps(described)})
-            _write(self._path(attack, label, view), hashlib.sha256(content).hexdigest().encode() + content)
+            checksum = hashlib.sha256(content).hexdigest().encode()
+            _write(self._path(attack, label, view), checksum + content)
 
     def remove(self, *, everything: bool = False) -> None:
         """Removes this audit's files, or all estimates, and the folder if nothing else is in it."""
@@ -155,12 +157,18 @@ class EstimateStore:
             return None
         except (OSError, ValueError):
             return {}
-        return content if isinstance(content, dict) else {}
+        if isinstance(content, dict):
+            return content
+        return {}
 
     def _changed(self, before: Mapping[str, Any] | None, stamp: Mapping[str, str]) -> list[str]:
         """What differs between two audits; their stamp where it is not known."""
         if before is None:
-            return [_STAMP] if self._count("*") > len(self) else []
+            # Estimates without a stamp, and of another name, are of an audit of which nothing is known.
+            has_others = self._count("*") > len(self)
+            if has_others:
+                return [_STAMP]
+            return []
         if not stamp.keys() <= before.keys():
             return [_STAMP]
         return [name for name, value in stamp.items() if before[name] != value]
@@ -189,27 +197,51 @@ def kept_until_end(folder: Path, plan: AuditPlan) -> Iterator[EstimateStore]:
         elif isinstance(error, Stopped):
             error.kept = f"{len(store)} estimates of its attacks are kept in {folder}, for the same command"
         raise
-    if (earlier := store.found - store.made) > 0:
+    earlier = store.found - store.made
+    if earlier > 0:
         print(f"{earlier} estimates were read back from an audit that had not ended", file=sys.stderr)
     store.remove()
 
 
+def _stamp_of(plan: AuditPlan) -> dict[str, str]:
+    """Hashes of all that the estimates of an audit depend on, beside the attack, the round and the victims."""
+    recording = plan.recording
+    learner_name = str((recording.manifest.learner or {}).get("name", ""))
+    # Code outside of this project counts: of the attacks, and of a learner that is named by its class path.
+    of_attacks = {type(attack).__module__ for attack in plan.attacks}
+    of_learner = {learner_name.rpartition(".")[0]} & sys.modules.keys()
+    control = recording.control if isinstance(recording, ControlRecording) else None
+    return {
+        "recording": hashed([recording.sha256(), control]),
+        "learner": hashed([recording.manifest.learner, _files(recording.base)]),
+        "seed": hashed(plan.seed),
+        "code": hashed([source_hash(), *outside_sources(sorted(of_attacks | of_learner))]),
+        "packages": hashed(versions()),
+    }
+
+
 def _senders(view: View) -> list[str]:
     """Hashes of what distinguishes views of one round: whose messages they have, and which are compared."""
-    earlier = [one.round for one in getattr(view, "earlier", ())]
+    earlier_rounds = [message.round for message in getattr(view, "earlier", ())]
     parts = [view.pseudonyms]
     if isinstance(view, History):
         parts.append(view.sent_in)
         if view.known is not None:
             parts += [view.known.pseudonyms, *view.known.priors.values()]
-        parts += [] if view.pairs is None else [view.pairs]
-    return [hashed(earlier), *(sha256_of_arrays(part.contiguous()) for part in parts)]
+        if view.pairs is not None:
+            parts.append(view.pairs)
+    return [hashed(earlier_rounds), *(sha256_of_arrays(part.contiguous()) for part in parts)]
 
 
 def _files(base: Path | None) -> list[Any]:
     """Names, sizes and times of the files of a base network."""
-    files = [] if base is None else sorted(path for path in base.rglob("*") if path.is_file())
-    return [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    if base is None:
+        return []
+    described = []
+    for path in sorted(path for path in base.rglob("*") if path.is_file()):
+        status = path.stat()
+        described.append((str(path), status.st_size, status.st_mtime_ns))
+    return described
 
 
 def _write(path: Path, content: bytes, *, replace: bool = True) -> None:
@@ -237,8 +269,8 @@ def _write(path: Path, content: bytes, *, replace: bool = True) -> None:
 def _metadata(content: bytes) -> dict[str, Any]:
     """Metadata of safetensors in memory: the entry of that name in their header."""
     size = int.from_bytes(content[:8], "little")
-    found: dict[str, Any] = json.loads(content[8 : 8 + size])["__metadata__"]
-    return found
+    metadata: dict[str, Any] = json.loads(content[8 : 8 + size])["__metadata__"]
+    return metadata
 
 
 def _kinds(base: type[Estimate]) -> Iterator[type[Estimate]]:
@@ -259,14 +291,16 @@ def _encoded(value: Any, tensors: dict[str, Tensor]) -> Any:
         TypeError: it is of another type.
     """
     if isinstance(value, Tensor):
-        tensors[str(len(tensors))] = value.detach().clone(memory_format=torch.contiguous_format)
-        return {"tensor": str(len(tensors) - 1)}
+        name = str(len(tensors))
+        tensors[name] = value.detach().clone(memory_format=torch.contiguous_format)
+        return {"tensor": name}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {"fields": {one.name: _encoded(getattr(value, one.name), tensors) for one in dataclasses.fields(value)}}
+        fields = [field.name for field in dataclasses.fields(value)]
+        return {"fields": {name: _encoded(getattr(value, name), tensors) for name in fields}}
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        return {"mapping": {key: _encoded(own, tensors) for key, own in value.items()}}
+        return {"mapping": {key: _encoded(member, tensors) for key, member in value.items()}}
     if type(value) in (tuple, list):
-        return {type(value).__name__: [_encoded(own, tensors) for own in value]}
+        return {type(value).__name__: [_encoded(member, tensors) for member in value]}
     if value is None or type(value) in (bool, int, float, str):
         return {"plain": value}
     raise TypeError(type(value))
@@ -279,10 +313,13 @@ def _decoded(described: Mapping[str, Any], kind: Any, tensors: Mapping[str, Tens
         return tensors[value]
     if form == "fields":
         types = typing.get_type_hints(kind)
-        return kind(**{name: _decoded(own, types[name], tensors) for name, own in value.items()})
+        fields = {name: _decoded(member, types[name], tensors) for name, member in value.items()}
+        return kind(**fields)
     if form == "mapping":
-        return {name: _decoded(own, None, tensors) for name, own in value.items()}
+        return {name: _decoded(member, None, tensors) for name, member in value.items()}
     if form in ("tuple", "list"):
-        parts = [_decoded(own, None, tensors) for own in value]
-        return tuple(parts) if form == "tuple" else parts
+        members = [_decoded(member, None, tensors) for member in value]
+        if form == "tuple":
+            return tuple(members)
+        return members
     return value

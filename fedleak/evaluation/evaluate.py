@@ -44,12 +44,15 @@ def evaluate_recording(plan: AuditPlan, execution: Execution | None = None) -> E
         # Among the attacks of the plan, more names may be shared than among those of the group.
         names = {attack.name: full_name(attack, plan.attacks) for attack in group.attacks}
         evaluation.missing = {names.get(name, name): reason for name, reason in evaluation.missing.items()}
-        (on_few if group.on_few else on_all).append(evaluation)
+        if group.on_few:
+            on_few.append(evaluation)
+        else:
+            on_all.append(evaluation)
     # Exact attacks on a few clients ran first; results start with the attacks on all clients.
-    whole = joined([*of_content, *on_all, *on_few, *of_senders])
+    evaluation = joined([*of_content, *on_all, *on_few, *of_senders])
     if execution.of_a_part:
-        return whole
+        return evaluation
     shuffled = isinstance(plan.recording, ControlRecording) and plan.recording.control == "priors"
     if execution.progress:
         say_what_starts("computing what the updates add to what the server knew")
-    return with_posteriors(whole, seed=plan.seed, shuffled=shuffled)
+    return with_posteriors(evaluation, seed=plan.seed, shuffled=shuffled)

@@ -16,7 +16,7 @@ from fedleak.evaluation.scores import AttackInfo, concat, stacked
 
 if TYPE_CHECKING:
     from fedleak.core.estimates import Candidates
-    from fedleak.evaluation.runner import Answered
+    from fedleak.evaluation.runner import AttackAnswers
 
 
 @dataclass
@@ -61,7 +61,7 @@ class Evaluation:
     not_under_defences: dict[str, Reason] = field(default_factory=dict)
     details: dict[str, pd.DataFrame] = field(default_factory=dict)
     labels: dict[str, Label] = field(default_factory=dict)
-    answers: dict[str, list["Answered"]] = field(default_factory=dict)
+    answers: dict[str, list["AttackAnswers"]] = field(default_factory=dict)
     mismatch: str | None = None
     learner_check: str = ""
     false_declarations: list[str] = field(default_factory=list)
@@ -80,33 +80,44 @@ class Evaluation:
 
 def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
     """Concatenation of several evaluations."""
-    whole = Evaluation(scores=concat([evaluation.scores for evaluation in evaluations]))
+    result = Evaluation(scores=concat([evaluation.scores for evaluation in evaluations]))
     profiles = [evaluation.profiles for evaluation in evaluations if len(evaluation.profiles)]
-    whole.profiles = pd.concat(profiles, ignore_index=True) if profiles else whole.profiles
+    if profiles:
+        result.profiles = pd.concat(profiles, ignore_index=True)
     for evaluation in evaluations:
-        whole.lines |= {label: line.after(whole.lines.get(label)) for label, line in evaluation.lines.items()}
-        whole.missing |= evaluation.missing
-        whole.labels |= evaluation.labels
-        whole.pictures = evaluation.pictures | whole.pictures
-        whole.figures += evaluation.figures
-        for label, table in evaluation.details.items():
-            before = [whole.details[label]] if label in whole.details else []
-            whole.details[label] = stacked([*before, table])
-        for label, (rates, count) in evaluation.roc.items():
-            if label in whole.roc:
-                sums, already = whole.roc[label]
-                rates, count = sums + rates, already + count
-            whole.roc[label] = rates, count
-        for label, answered in evaluation.answers.items():
-            whole.answers[label] = [*whole.answers.get(label, []), *answered]
-        whole.unrelated |= evaluation.unrelated
-        whole.not_under_defences |= evaluation.not_under_defences
-        whole.mismatch = whole.mismatch or evaluation.mismatch
-        whole.learner_check = whole.learner_check or evaluation.learner_check
-        whole.false_declarations = [*dict.fromkeys(whole.false_declarations + evaluation.false_declarations)]
-        whole.tracebacks |= evaluation.tracebacks
-    ranked = {label: [one.candidates[label] for one in evaluations if label in one.candidates] for label in whole.lines}
-    for label, parts in ranked.items():
+        _add(result, evaluation)
+    # What was ranked in all views together, in the order of the labels.
+    for label in result.lines:
+        parts = [evaluation.candidates[label] for evaluation in evaluations if label in evaluation.candidates]
         if parts:
-            whole.candidates[label] = parts[0].joined(parts)
-    return whole
+            result.candidates[label] = parts[0].joined(parts)
+    return result
+
+
+def _add(result: Evaluation, evaluation: Evaluation) -> None:
+    """Adds to an evaluation what another one has besides tables of scores and shares, and candidates."""
+    for label, info in evaluation.lines.items():
+        result.lines[label] = info.after(result.lines.get(label))
+    result.missing |= evaluation.missing
+    result.labels |= evaluation.labels
+    # The first pictures of a label stay.
+    result.pictures = evaluation.pictures | result.pictures
+    result.figures += evaluation.figures
+    for label, table in evaluation.details.items():
+        earlier_tables = [result.details[label]] if label in result.details else []
+        result.details[label] = stacked([*earlier_tables, table])
+    for label, (rates, count) in evaluation.roc.items():
+        if label in result.roc:
+            earlier_rates, earlier_count = result.roc[label]
+            rates, count = earlier_rates + rates, earlier_count + count
+        result.roc[label] = rates, count
+    for label, answers in evaluation.answers.items():
+        result.answers[label] = [*result.answers.get(label, []), *answers]
+    result.unrelated |= evaluation.unrelated
+    result.not_under_defences |= evaluation.not_under_defences
+    # One check of the learner counts for all.
+    result.mismatch = result.mismatch or evaluation.mismatch
+    result.learner_check = result.learner_check or evaluation.learner_check
+    declarations = dict.fromkeys(result.false_declarations + evaluation.false_declarations)
+    result.false_declarations = list(declarations)
+    result.tracebacks |= evaluation.tracebacks

@@ -9,6 +9,7 @@ from fedleak.core.attack import Attack
 from fedleak.core.errors import InputError
 from fedleak.core.history import History
 from fedleak.core.seeding import generator_for
+from fedleak.evaluation.audit_plan import attack_key
 from fedleak.evaluation.drawn_victims import MANY, messages_of_few
 from fedleak.evaluation.failures import unfit, unreadable
 from fedleak.evaluation.message_selection import MessageSelection, client_truth, message_truth, selected
@@ -23,26 +24,34 @@ def misfits(recording: Recording, attacks: Sequence[Attack]) -> dict[str, Reason
 
     Attacks that are left may still find that they cannot read the network's layers.
     """
-    learner, rounds = recorded_learner(recording), recording.rounds[:2]
+    learner = recorded_learner(recording)
+    rounds = recording.rounds[:2]
     first = next(recording.views(victims_per_view=1, rounds=rounds, learner=learner))
-    single = [attack for attack in attacks if attack.view is not History]
-    # Pairs and no dictionary: the arguments of an attack may be lists, which have no hash.
-    lacking = [(attack, unfit(attack, first, recording.truth(first))) for attack in single]
+    reasons: dict[str, Reason | None] = {}
+    for attack in attacks:
+        if attack.view is not History:
+            reasons[attack_key(attack)] = unfit(attack, first, recording.truth(first))
     for group in of_devices_and_clients(attacks):
         try:
             view, truth = together(recording, group, MessageSelection(), learner=learner, rounds=rounds, seed=0)
-            lacking += [(attack, unfit(attack, view, truth)) for attack in group]
+            for attack in group:
+                reasons[attack_key(attack)] = unfit(attack, view, truth)
         except InputError as error:
-            reason = unreadable(recording, group, error)
-            lacking += [(attack, reason) for attack in group]
-    return {f"{attack.family}/{attack.name}": reason for attack, reason in lacking if reason is not None}
+            for attack in group:
+                reasons[attack_key(attack)] = unreadable(recording, group, error)
+    return {key: reason for key, reason in reasons.items() if reason is not None}
 
 
 def of_devices_and_clients(attacks: Sequence[Attack]) -> list[list[Attack]]:
     """The attacks on all messages: those that know devices of the adversary's own, and the others; none is empty."""
-    together = [attack for attack in attacks if attack.view is History]
-    of_devices = [attack for attack in together if {"known", "pairs"} & {*attack.threat_model.needs}]
-    return [group for group in (of_devices, [one for one in together if one not in of_devices]) if group]
+    of_devices: list[Attack] = []
+    of_clients: list[Attack] = []
+    for attack in attacks:
+        if attack.view is History:
+            knows_devices = bool({"known", "pairs"} & {*attack.threat_model.needs})
+            group = of_devices if knows_devices else of_clients
+            group.append(attack)
+    return [group for group in (of_devices, of_clients) if group]
 
 
 def together(
@@ -60,11 +69,16 @@ def together(
     Raises:
         InputError: the adversary has no devices, or the selection leaves no message.
     """
-    if {"known", "pairs"} & {need for attack in group for need in attack.threat_model.needs}:
+    needs: set[str | type] = set()
+    truth_names: set[str] = set()
+    for attack in group:
+        needs.update(attack.threat_model.needs)
+        truth_names.update(attack.estimates.truth)
+    if {"known", "pairs"} & needs:
         view = joined_view(recording, learner=learner, rounds=rounds)
         return selected(view, message_truth(recording, view), messages, seed=seed)
     view = messages_view(recording, learner=learner, rounds=rounds)
     if victims is not None and view.victims > MANY:
         people = client_truth(recording, view, ["clients"]).get("clients", view.pseudonyms)
         view = messages_of_few(view, people, victims, generator=generator_for(seed, "people"))
-    return view, client_truth(recording, view, {name for attack in group for name in attack.estimates.truth})
+    return view, client_truth(recording, view, truth_names)

@@ -19,6 +19,7 @@ from fedleak.core.view import RoundView
 from fedleak.evaluation.channel import Channel
 
 _NUMBERS_AT_ONCE = 2**25
+"""Numbers of updates that are simulated at once."""
 _SAME = 1e-6
 """Relative distance up to which two updates without noise are equal, for float32."""
 
@@ -51,37 +52,43 @@ def genie_auc(
     """
     mask = view.served_mask
     positive = (labels[:, : mask.shape[1]] > 0.5) & mask
-    both = positive.any(1) & (mask & ~positive).any(1)
-    found = torch.full((view.victims,), torch.nan, dtype=torch.float64)
-    channel, owners = Channel.of(view), both.nonzero().squeeze(1)
-    owners = owners[mask[owners].sum(1).argsort(stable=True)]  # clients of similar size have little padding
+    negative = mask & ~positive
+    auc = torch.full((view.victims,), torch.nan, dtype=torch.float64)
+    noise_scale = Channel.of(view).noise_scale
+    # Clients with both kinds of items, those of similar size together, as these have little padding.
+    owners = (positive.any(1) & negative.any(1)).nonzero().squeeze(1)
+    owners = owners[mask[owners].sum(1).argsort(stable=True)]
     numbers = sum(value[0].numel() for value in view.deltas.values()) * (pairs + 1)
     for chunk in torch.split(owners, max(1, _NUMBERS_AT_ONCE // numbers)):
         part = view.select(chunk)
-        own = positive[chunk].float()
-        ones, zeros = (
-            torch.multinomial(kind.float(), pairs, replacement=True, generator=generator)
-            for kind in (positive[chunk], (mask & ~positive)[chunk])
-        )
-        exchanged = own[:, None].repeat(1, pairs, 1)
+        true_labels = positive[chunk].float()
+        # In each pair the label of a positive item is exchanged with that of a negative one.
+        ones = torch.multinomial(positive[chunk].float(), pairs, replacement=True, generator=generator)
+        zeros = torch.multinomial(negative[chunk].float(), pairs, replacement=True, generator=generator)
+        exchanged = true_labels[:, None].repeat(1, pairs, 1)
         exchanged.scatter_(2, ones[..., None], 0.0).scatter_(2, zeros[..., None], 1.0)
-        together = torch.cat([own[:, None], exchanged], dim=1)
-        updates = _simulated(part, together, None if users is None else users[chunk])
+        hypotheses = torch.cat([true_labels[:, None], exchanged], dim=1)
+        users_of_chunk = None if users is None else users[chunk]
+        updates = _simulated(part, hypotheses, users_of_chunk)
         distance = (updates[:, 1:] - updates[:, :1]).norm(dim=2).double()
-        if channel.noise_scale:
-            right = 0.5 * (1 + torch.erf(distance / (2 * math.sqrt(2) * channel.noise_scale)))
+        # Phi(d / (2 sigma)); without noise, 1 for different updates and a coin's toss for equal ones.
+        if noise_scale:
+            chance = 0.5 * (1 + torch.erf(distance / (2 * math.sqrt(2) * noise_scale)))
         else:
-            right = torch.where(distance > _SAME * updates[:, 0].norm(dim=1, keepdim=True), 1.0, 0.5).double()
-        found[chunk] = right.mean(1)
-    return found
+            different = distance > _SAME * updates[:, 0].norm(dim=1, keepdim=True)
+            chance = torch.where(different, 1.0, 0.5).double()
+        auc[chunk] = chance.mean(1)
+    return auc
 
 
 def _simulated(view: RoundView, labels: Tensor, users: Tensor | None) -> Tensor:
     """Clipped updates ``(V, K, P)`` of the view's clients with ``labels (V, K, R)``."""
     victims, times = labels.shape[:2]
-    deltas = _clients(view, users)(torch.arange(victims).repeat_interleave(times), labels.flatten(0, 1))
-    kept = {name: deltas[name] for name in view.deltas}
-    clipped = [value.flatten(1) * view.clip_factors(name, kept)[:, None] for name, value in kept.items()]
+    simulate = _clients(view, users)
+    owners = torch.arange(victims).repeat_interleave(times)
+    simulated = simulate(owners, labels.flatten(0, 1))
+    deltas = {name: simulated[name] for name in view.deltas}
+    clipped = [delta.flatten(1) * view.clip_factors(name, deltas)[:, None] for name, delta in deltas.items()]
     return torch.cat(clipped, dim=1).reshape(victims, times, -1)
 
 
@@ -89,10 +96,12 @@ def _clients(view: RoundView, users: Tensor | None) -> Callable[[Tensor, Tensor]
     """Deltas by parameter, ``(B, *shape)``, of the clients at positions ``(B,)`` with labels ``(B, R)``."""
     learner = view.algorithm
     if isinstance(learner, RankingAlgorithm):
-        lists, rankers = ranked_lists(view), view.sent_models()
+        lists = ranked_lists(view)
+        rankers = view.sent_models()
 
         def rank(owners: Tensor, labels: Tensor) -> dict[str, Tensor]:
-            mask, model = lists.mask[owners], {name: value[owners] for name, value in rankers.items()}
+            mask = lists.mask[owners]
+            model = {name: value[owners] for name, value in rankers.items()}
             clicks = torch.zeros(len(owners), mask[0].numel())
             # Padding has the place of the first document.
             clicks.scatter_add_(1, lists.place[owners], labels * view.served_mask[owners])
@@ -101,14 +110,22 @@ def _clients(view: RoundView, users: Tensor | None) -> Callable[[Tensor, Tensor]
 
         return rank
     if isinstance(learner, VoteAlgorithm) and view.features is not None:
-        models, features = view.sent_models(), view.features
+        models = view.sent_models()
+        features = view.features
 
         def vote(owners: Tensor, labels: Tensor) -> dict[str, Tensor]:
             start = as_ranker({name: value[owners] for name, value in models.items()})
-            items = Items(features[:1] if features.stride(0) == 0 else features[owners], biases=start.biases)
-            rate, steps = learner.learning_rate, learner.full_batch_steps
-            end = descend(start, items, labels.to(features), learning_rate=rate, steps=steps)[-1]
-            return as_parameters(end.plus(start, -1.0))
+            # Features that all clients share are expanded, with a stride of 0.
+            item_features = features[:1] if features.stride(0) == 0 else features[owners]
+            items = Items(item_features, biases=start.biases)
+            path = descend(
+                start,
+                items,
+                labels.to(features),
+                learning_rate=learner.learning_rate,
+                steps=learner.full_batch_steps,
+            )
+            return as_parameters(path[-1].plus(start, -1.0))
 
         return vote
     if isinstance(learner, RecommenderAlgorithm) and users is not None:

@@ -39,12 +39,17 @@ class Guardrail(Defense):
     """
 
     def __init__(self, *, limit: float = 0.6, attacks: dict[str, dict[str, Any]] | Sequence[Attack | str]) -> None:
-        expected, found = "Guardrail.limit in [0, 1] and at least one attack", f"{limit:g} and {len(attacks)} attacks"
-        way_out = "0.5 is guessing; a client with few items sometimes exceeds 0.6 by chance."
-        require(0 <= limit <= 1 and attacks, expected, found, way_out)
+        require(
+            0 <= limit <= 1 and attacks,
+            "Guardrail.limit in [0, 1] and at least one attack",
+            f"{limit:g} and {len(attacks)} attacks",
+            "0.5 is guessing; a client with few items sometimes exceeds 0.6 by chance.",
+        )
         self.limit = limit
-        named = attacks.items() if isinstance(attacks, dict) else ((attack, None) for attack in attacks)
-        self.attacks = [make_attack(attack, arguments) for attack, arguments in named]
+        if isinstance(attacks, dict):
+            self.attacks = [make_attack(name, arguments) for name, arguments in attacks.items()]
+        else:
+            self.attacks = [make_attack(attack) for attack in attacks]
         for attack in self.attacks:
             _check_infers_interactions(attack)
 
@@ -61,17 +66,21 @@ class Guardrail(Defense):
         Raises:
             InputError: no attack fits what the clients send.
         """
-        found, refused = [], []
+        aucs, refusals = [], []
         for attack in self.attacks:
             try:
                 estimate = infer(attack, view, generator)
             except ViewError as error:
-                refused.append(str(error))
+                refusals.append(str(error))
                 continue
-            found.append(estimate.score(view, {"labels": labels}).metrics["auc"])
-        way_out = "Add an attack of this learner's family, e.g. list-posterior for rankings."
-        require(found, "a Guardrail with an attack that fits the clients' updates", "; ".join(refused), way_out)
-        return torch.stack(found).amax(0)
+            aucs.append(estimate.score(view, {"labels": labels}).metrics["auc"])
+        require(
+            aucs,
+            "a Guardrail with an attack that fits the clients' updates",
+            "; ".join(refusals),
+            "Add an attack of this learner's family, e.g. list-posterior for rankings.",
+        )
+        return torch.stack(aucs).amax(0)
 
 
 def _check_infers_interactions(attack: Attack) -> None:

@@ -14,7 +14,7 @@ def is_judged(table: pd.DataFrame, questions: Mapping[str, str | None] | None = 
         table: results, or scores.
         questions: question by attack, for scores, which have no column of it; None for results.
     """
-    asked = table["question"] if questions is None else table["attack"].map(questions)
-    known = asked.where(asked.notna(), None)
-    values = [judges(str(name), question) for name, question in zip(table["metric"], known, strict=True)]
+    of_rows = table["question"] if questions is None else table["attack"].map(questions)
+    of_rows = of_rows.where(of_rows.notna(), None)
+    values = [judges(str(name), question) for name, question in zip(table["metric"], of_rows, strict=True)]
     return pd.Series(values, index=table.index, dtype=bool)

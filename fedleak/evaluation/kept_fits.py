@@ -22,10 +22,10 @@ def kept_misfits(folder: Path, names: Sequence[str]) -> dict[str, Reason]:
     """
     rooms = sorted(init.parent.name for init in PACKAGE.glob("*/__init__.py"))
     key = source_key(rooms, *names, *_facts(folder))
-    kept = read_kept(_NAME, key)
-    if isinstance(kept, dict):
+    cached = read_kept(_NAME, key)
+    if isinstance(cached, dict):
         with contextlib.suppress(ValueError):  # a damaged one
-            return {name: reason_of_plain(content) for name, content in kept.items()}
+            return {name: reason_of_plain(content) for name, content in cached.items()}
     # These import torch.
     from fedleak.evaluation.fitting import misfits
     from fedleak.evaluation.registry import REGISTRY
@@ -33,6 +33,7 @@ def kept_misfits(folder: Path, names: Sequence[str]) -> dict[str, Reason]:
 
     recording = Recording(folder)
     missing = misfits(recording, [REGISTRY[name]() for name in names])
+    # A recording that is still written has other facts soon.
     if recording.closed:
         keep(_NAME, key, {name: reason_to_plain(reason) for name, reason in missing.items()})
     return missing
@@ -40,6 +41,10 @@ def kept_misfits(folder: Path, names: Sequence[str]) -> dict[str, Reason]:
 
 def _facts(folder: Path) -> list[str]:
     """Names, sizes and times of the files of a recording."""
-    folders = [part for part in (folder, folder / "rounds", folder / "truth") if part.is_dir()]
-    paths = [path for part in folders for path in sorted(part.iterdir())]
-    return [str(folder.resolve()), *(f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in paths)]
+    facts = [str(folder.resolve())]
+    for part in (folder, folder / "rounds", folder / "truth"):
+        if part.is_dir():
+            for path in sorted(part.iterdir()):
+                status = path.stat()
+                facts.append(f"{path} {status.st_size} {status.st_mtime_ns}")
+    return facts

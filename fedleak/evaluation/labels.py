@@ -30,9 +30,13 @@ class Label:
     @property
     def where(self) -> str:
         """What is printed after the attack."""
-        setting = f" ({self.setting})" if self.setting else ""
-        run = f" in {self.run}" if self.run else ""
-        return f"{setting}{run}"
+        """What is printed after the attack."""
+        where = ""
+        if self.setting:
+            where += f" ({self.setting})"
+        if self.run:
+            where += f" in {self.run}"
+        return where
 
     def __str__(self) -> str:
         """The label as it is printed."""
@@ -63,10 +67,13 @@ def attack_in_words(attack: str, setting: Mapping[str, Any], round_number: int |
     >>> attack_in_words("direction", {"epsilon": 8}, 2)
     'direction in epsilon 8 in round 2'
     """
+    words = attack
     described = describe(setting)
-    in_setting = f" in {described}" if described else ""
-    in_round = "" if round_number is None else f" in round {round_number}"
-    return f"{attack}{in_setting}{in_round}"
+    if described:
+        words += f" in {described}"
+    if round_number is not None:
+        words += f" in round {round_number}"
+    return words
 
 
 def label_of_text(printed: str, attacks: Collection[str]) -> Label:

@@ -38,8 +38,10 @@ from fedleak.client.click_models import patterns
 
 _HALVINGS = 60
 """Steps of bisection; each halves the interval."""
-_LEAST, _MOST = 1e-7, 60.0
-"""Range of ``-log q``."""
+_LEAST = 1e-7
+"""Smallest ``-log q`` of a bisection."""
+_MOST = 60.0
+"""Largest ``-log q``."""
 
 
 def capacity_bits(*, clip: float, noise_scale: float, dimensions: Tensor) -> Tensor:
@@ -78,20 +80,27 @@ def pattern_bits_given_count(log_law: Tensor, positives: Tensor) -> Tensor:
         positives: ``(V,)`` number of clicks.
     """
     law = log_law.double().exp()
-    victims, lists, length = *law.shape[:2], int(log_law.shape[-1]).bit_length() - 1
-    count = patterns(length).sum(1).long().expand(law.shape)
+    victims, lists = law.shape[:2]
+    length = int(log_law.shape[-1]).bit_length() - 1
+    clicks = patterns(length).sum(1).long().expand(law.shape)
     # By number of clicks: probability, and sum of p log p; both convolve over the lists.
     empty = torch.zeros(victims, lists, length + 1, dtype=law.dtype)
-    chance, nats = (empty.scatter_add(2, count, values) for values in (law, -torch.special.entr(law)))
+    chance = empty.scatter_add(2, clicks, law)
+    nats = empty.scatter_add(2, clicks, -torch.special.entr(law))
+    # A list without patterns has no clicks for certain.
     chance[..., 0] += law.sum(2) == 0
     total = torch.zeros(victims, lists * length + 1, dtype=law.dtype)
     total[:, 0] = 1
     weighted = torch.zeros_like(total)
     for number in range(lists):
-        own, logs = chance[:, number], nats[:, number]
-        weighted = _convolved(total, logs) + _convolved(weighted, own)
-        total = _convolved(total, own)
-    p, w = (values.gather(1, positives.long()[:, None]).squeeze(1) for values in (total, weighted))
+        # sum p q log(p q) = sum p (q log q) + (p log p) q
+        list_chance, list_nats = chance[:, number], nats[:, number]
+        weighted = _convolved(total, list_nats) + _convolved(weighted, list_chance)
+        total = _convolved(total, list_chance)
+    # H = log P - (sum p log p) / P at the number of clicks, whose probability is P.
+    at_count = positives.long()[:, None]
+    p = total.gather(1, at_count).squeeze(1)
+    w = weighted.gather(1, at_count).squeeze(1)
     bits: Tensor = (p.log() - w / p) / math.log(2)
     return bits.clamp(min=0)
 
@@ -111,22 +120,34 @@ def auc_bound(*, items: Tensor, positives: Tensor, entropy: Tensor, bits: Tensor
         entropy: ``(V,)`` entropy of the labels in bits, given the number of positive items.
         bits: ``(V,)`` bits that the server receives.
     """
+    # G is the same for k and n - k, so the product runs over the smaller number.
     rare = torch.minimum(positives, items - positives).double()
-    often, most = items.double() - rare, int(rare.max()) if len(rare) else 0
+    often = items.double() - rare
+    most = int(rare.max()) if len(rare) else 0
     step = torch.arange(1, max(most, 1) + 1, dtype=torch.float64)
+    larger_step = step + often[:, None]
     inside = step <= rare[:, None]
 
     def mean_and_entropy(log_q: Tensor) -> tuple[Tensor, Tensor]:
-        small, large = log_q[:, None] * step, log_q[:, None] * (step + often[:, None])
+        """E[D] and the entropy in bits of words with probabilities proportional to q^D, for ``log_q`` = -log q."""
+        # log G = sum_j log(1 - q^(n-k+j)) - log(1 - q^j), and E[D] is its derivative by log q.
+        small = log_q[:, None] * step
+        large = log_q[:, None] * larger_step
         logs = torch.log(-torch.expm1(-large)) - torch.log(-torch.expm1(-small))
-        mean = step / torch.expm1(small) - (step + often[:, None]) / torch.expm1(large)
+        mean = step / torch.expm1(small) - larger_step / torch.expm1(large)
         inversions = (mean * inside).sum(1)
-        return inversions, ((logs * inside).sum(1) + log_q * inversions) / math.log(2)
+        # log2 G - E[D] log2 q
+        entropy_of_words = ((logs * inside).sum(1) + log_q * inversions) / math.log(2)
+        return inversions, entropy_of_words
 
+    # The q whose words have the entropy that remains; AUC = 1 - E[D] / (k (n - k)).
     remaining = (entropy - bits).double()
     log_q = _bisected(lambda point: mean_and_entropy(point)[1] > remaining, like=remaining)
-    bound = 1 - mean_and_entropy(log_q)[0] / (rare * often)
-    return bound.clamp(0.5, 1.0).masked_fill(remaining <= 0, 1.0).masked_fill(rare < 1, torch.nan)
+    inversions, _ = mean_and_entropy(log_q)
+    bound = 1 - inversions / (rare * often)
+    # Nothing remains unknown where the bits reach the entropy; without both kinds there is no AUC.
+    bound = bound.clamp(0.5, 1.0).masked_fill(remaining <= 0, 1.0)
+    return bound.masked_fill(rare < 1, torch.nan)
 
 
 def pair_bound(*, clip: float, noise_scale: float) -> float:
@@ -143,18 +164,23 @@ def accuracy_bound(*, items: Tensor, entropy: Tensor, bits: Tensor) -> Tensor:
     remaining = ((entropy - bits).double() / items).clamp(0, 1)
 
     def below(logit: Tensor) -> Tensor:
+        """Whether the binary entropy h(e) is above what remains, for the share e = sigmoid(-logit) of errors."""
         wrong = torch.sigmoid(-logit)
         nats: Tensor = torch.special.entr(wrong) + torch.special.entr(1 - wrong)
         return nats / math.log(2) > remaining
 
-    return torch.sigmoid(_bisected(below, like=remaining)).masked_fill(remaining <= 0, 1.0)
+    logit = _bisected(below, like=remaining)
+    return torch.sigmoid(logit).masked_fill(remaining <= 0, 1.0)
 
 
 def _bisected(below: Callable[[Tensor], Tensor], *, like: Tensor) -> Tensor:
     """``(V,)`` smallest points, shaped `like`, at which the root of a decreasing function is not above them."""
-    low, high = (torch.full_like(like, math.log(end)) for end in (_LEAST, _MOST))
+    # In the logarithm of the point, from _LEAST to _MOST.
+    low = torch.full_like(like, math.log(_LEAST))
+    high = torch.full_like(like, math.log(_MOST))
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         above = below(middle.exp())
-        low, high = torch.where(above, middle, low), torch.where(above, high, middle)
+        low = torch.where(above, middle, low)
+        high = torch.where(above, high, middle)
     return high.exp()

@@ -21,13 +21,15 @@ FEWEST = 5
 """Smallest number of clients whose interval decides."""
 MOST_UNSCORED = 0.1
 """Largest share of clients without a value of an audit that passes."""
-CHANGE, BEYOND_BASELINE = "change", "beyond-baseline"
+CHANGE = "change"
+BEYOND_BASELINE = "beyond-baseline"
 RELATIVE: Mapping[str, str] = {
     CHANGE: "how much more the best attack of a question infers than in the reference",
     BEYOND_BASELINE: "how much more an attack infers than the best baseline of its question",
 }
 """Names that a limit may have in the place of a metric: for the metrics that judge attacks, in their units."""
 _PAIR = re.compile("([^=]+)=([^,=]*)(?:,(?=.)|$)", re.DOTALL)
+"""A name, an equals sign and a bound, up to a comma before the next one or to the end."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,9 @@ class Limit:
     @property
     def name(self) -> str:
         """Its name: the metric, after its question and a slash if it has one."""
-        return self.metric if self.question is None else f"{self.question}/{self.metric}"
+        if self.question is None:
+            return self.metric
+        return f"{self.question}/{self.metric}"
 
     @property
     def entry(self) -> Metric:
@@ -84,7 +88,9 @@ class Limit:
     def signed_span(self) -> tuple[float, float]:
         """Least and largest value of the metric times the sign."""
         low, high = self.entry.span or (-math.inf, math.inf)
-        return (low, high) if self.sign > 0 else (-high, -low)
+        if self.sign > 0:
+            return (low, high)
+        return (-high, -low)
 
     def exceeded_by(self, value: float) -> bool:
         """Whether a value of the metric is beyond the bound; no value, NaN, is not."""
@@ -137,9 +143,12 @@ def _pairs(text: str) -> list[tuple[str, str]]:
         ValueError, TypeError, AttributeError, RecursionError: it has another form.
     """
     if text.lstrip().startswith("{"):
-        return [(str(name), str(bound)) for name, bound in json.loads(text).items()]
+        bounds = json.loads(text).items()
+        return [(str(name), str(bound)) for name, bound in bounds]
     pairs = list(_PAIR.finditer(text))
-    if not text or "".join(pair[0] for pair in pairs) != text:
+    # The pairs have to be all of the text.
+    matched = "".join(pair[0] for pair in pairs)
+    if not text or matched != text:
         raise ValueError("no pairs")
     return [(pair[1], pair[2]) for pair in pairs]
 
@@ -166,20 +175,23 @@ def check_limits(limits: Iterable[Limit], attacks: Sequence[Attack], *, referenc
 def _check_names(limit: Limit, attacks: Sequence[Attack]) -> None:
     """Checks that attacks ask the question, and that the metric is one of leakage of theirs."""
     question = limit.question
-    asked = [attack for attack in attacks if limit.applies_to(attack)]
-    if question is not None:
-        require(asked, "QUESTION/METRIC=LIMIT", repr(limit.name), _near_question(question, attacks))
-    known = [name for name, entry in METRICS.items() if entry.leak]
-    if question is not None:
-        of_question = [name for attack in asked for name in attack.estimates.metric_names()]
-        known = [name for name in dict.fromkeys(of_question) if metric(name).leak]
-    if limit.is_relative or limit.metric in known:
+    if question is None:
+        metrics = [name for name, entry in METRICS.items() if entry.leak]
+    else:
+        attacks_on_question = [attack for attack in attacks if limit.applies_to(attack)]
+        require(attacks_on_question, "QUESTION/METRIC=LIMIT", repr(limit.name), _near_question(question, attacks))
+        of_question: dict[str, None] = {}
+        for attack in attacks_on_question:
+            of_question.update(dict.fromkeys(attack.estimates.metric_names()))
+        metrics = [name for name in of_question if metric(name).leak]
+    if limit.is_relative or limit.metric in metrics:
         return
-    no_leak = limit.metric in METRICS and not limit.entry.leak
+    of_this_question = f" of {question}" if question else ""
+    no_leak = ", which measures no leakage" if limit.metric in METRICS and not limit.entry.leak else ""
     raise InputError(
-        expected=f"a metric of leakage{f' of {question}' if question else ''}",
-        found=f"{limit.metric!r}{', which measures no leakage' if no_leak else ''}",
-        way_out=_near_metric(limit.metric, known, question),
+        expected=f"a metric of leakage{of_this_question}",
+        found=f"{limit.metric!r}{no_leak}",
+        way_out=_near_metric(limit.metric, metrics, question),
     )
 
 
@@ -193,21 +205,25 @@ def _check_bound(limit: Limit) -> None:
     require(low <= bound <= high, within, f"{bound:g}", "It could never be exceeded, or always; correct it.")
 
 
-def _near_metric(name: str, known: Sequence[str], question: str | None) -> str:
-    has = f"It has {', '.join(known)}." if question else "E.g. auc or l1: the tables of a report name their metrics."
+def _near_metric(name: str, metrics: Sequence[str], question: str | None) -> str:
+    has = f"It has {', '.join(metrics)}." if question else "E.g. auc or l1: the tables of a report name their metrics."
     otherwise = f"{has} An attack of your own adds its metric: --also PACKAGE.CLASS."
-    return did_you_mean(name, [*known, *RELATIVE], otherwise)
+    return did_you_mean(name, [*metrics, *RELATIVE], otherwise)
 
 
 def _near_question(name: str, attacks: Sequence[Attack]) -> str:
     """The families whose name is similar, or whose description has the most words in common; else all."""
     inferred = {attack.family: attack.estimates.inferred for attack in attacks if not attack.baseline}
     near = nearest(name, inferred)[:1]
-    # The starts of words, so that plurals are the same word.
-    words = [word[:4] for word in re.findall("[a-z]{4,}", name.lower())]
-    common = {family: sum(f" {word}" in f" {text}" for word in words) for family, text in inferred.items()}
-    most = max(common.values(), default=0)
-    near = near or [family for family, count in common.items() if count == most > 0][:2]
+    if not near:
+        # The starts of words, so that plurals are the same word.
+        words = [word[:4] for word in re.findall("[a-z]{4,}", name.lower())]
+        common = {}
+        for family, text in inferred.items():
+            common[family] = sum(f" {word}" in f" {text}" for word in words)
+        most = max(common.values(), default=0)
+        near = [family for family, count in common.items() if count == most > 0][:2]
     if near:
-        return f"Did you mean {' or '.join(f'{family} ({inferred[family]})' for family in near)}?"
+        suggestions = [f"{family} ({inferred[family]})" for family in near]
+        return f"Did you mean {' or '.join(suggestions)}?"
     return f"A question is a family of attacks: {', '.join(inferred)}."

@@ -13,10 +13,11 @@ from scipy import stats
 from fedleak.core.metric import Metric
 from fedleak.core.metric_table import judges, metric
 from fedleak.evaluation.comparisons import Cells
-from fedleak.evaluation.mean_interval import MeanOverClients, Values
+from fedleak.evaluation.mean_interval import MeanOverClients
 from fedleak.evaluation.paired_means import mean_over_clients, paired
 from fedleak.evaluation.result_names import ATTACKS, LUCK
 from fedleak.evaluation.scores import records, setting_columns
+from fedleak.evaluation.upper_end import Values
 
 _ENUMERATED = 14
 """Units up to which all signs are looked at; of more, `2**14` drawn ones."""
@@ -36,20 +37,26 @@ def with_luck(results: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     """
     if results.empty or scores.empty:
         return results.assign(**{LUCK: math.nan})
-    settings = setting_columns(results)
-    line = ["attack", "metric", *settings]
+    key_columns = ["attack", "metric", *setting_columns(results)]
     scores_of = {}
     for _, cell_scores in scores.groupby(["attack", "metric", *setting_columns(scores)], sort=False, dropna=False):
-        scores_of[_key(records(cell_scores.head(1))[0], line)] = cell_scores
+        first = records(cell_scores.head(1))[0]
+        scores_of[_key(first, key_columns)] = cell_scores
     cells = Cells(results)
     probabilities = []
     for row in records(results):
         probability = math.nan
-        if row["role"] in ATTACKS and judges(row["metric"], row["question"]) and row["mean"] == row["mean"]:
-            by_chance = [one for one in cells.comparisons(row) if one.kind == "chance"]
-            compared = [*by_chance, cells.baseline(row)]
-            lines = [row, *(one.row for one in compared if one is not None and one.row is not None)]
-            tables = [scores_of.get(_key(of_line, line)) for of_line in lines]
+        has_mean = row["mean"] == row["mean"]  # not NaN
+        if row["role"] in ATTACKS and judges(row["metric"], row["question"]) and has_mean:
+            # The attack, then what it is compared with that is a row of results.
+            compared_rows = [row]
+            for comparison in cells.comparisons(row):
+                if comparison.kind == "chance" and comparison.row is not None:
+                    compared_rows.append(comparison.row)
+            baseline = cells.baseline(row)
+            if baseline is not None and baseline.row is not None:
+                compared_rows.append(baseline.row)
+            tables = [scores_of.get(_key(compared, key_columns)) for compared in compared_rows]
             probability = _largest_luck(metric(row["metric"]), tables)
         probabilities.append(probability)
     return results.assign(**{LUCK: probabilities})
@@ -63,15 +70,15 @@ def _key(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:
 
 def _largest_luck(entry: Metric, tables: Sequence[pd.DataFrame | None]) -> float:
     """Largest probability of luck of an attack, the first table of scores, against each comparison; NaN without one."""
-    attack, *others = tables
+    attack, *comparisons = tables
     if attack is None:
         return math.nan
     sign = entry.sign
     probabilities = []
-    for other in others:
-        if other is None:
+    for comparison in comparisons:
+        if comparison is None:
             continue
-        difference, gaps, _ = paired(attack, other.assign(metric=entry.name))
+        difference, gaps, _ = paired(attack, comparison.assign(metric=entry.name))
         if not gaps.empty:
             probabilities.append(luck(difference, sign))
     if entry.guessing is not None:
@@ -100,13 +107,16 @@ def luck(difference: MeanOverClients, sign: int = 1) -> float:
     """
     if len(difference.influences):
         return _of_t_test(sign * difference.mean, difference.influences)
+    # The mean is larger where this sum is; sizes are the weights of units.
     weighted = sign * difference.values * difference.sizes
     weighted = weighted[weighted != 0]  # the sign of a difference of 0 changes nothing
     total = float(weighted.sum())
     if total <= 0:
         return 1.0
+    # A sum of many random signs is normal with the variance sum d^2.
     if len(weighted) > _MOST_UNITS:
         return float(stats.norm.sf(total / math.sqrt(float((weighted**2).sum()))))
+    # The share of the choices of signs with a sum as large, up to rounding.
     sums = _signs(len(weighted)) @ weighted
     as_large = int((sums >= total * (1 - 1e-9)).sum())
     drawn = len(weighted) > _ENUMERATED
@@ -116,17 +126,23 @@ def luck(difference: MeanOverClients, sign: int = 1) -> float:
 @functools.lru_cache(maxsize=2)  # up to 65 MB each
 def _signs(units: int) -> NDArray[np.float32]:
     """``(2**units, units)`` all choices of signs, or as many drawn ones as 14 units have."""
+    # Each bit of the number of a row is the sign of one unit.
     if units <= _ENUMERATED:
-        bits = np.arange(2**units)[:, None] >> np.arange(units)
-        return (1 - 2 * (bits & 1)).astype(np.float32)
-    draws = np.random.default_rng(units).integers(0, 2, (2**_ENUMERATED, units), dtype=np.int8)
-    return (1 - 2 * draws).astype(np.float32)
+        numbers = np.arange(2**units)[:, None]
+        bits = (numbers >> np.arange(units)) & 1
+    else:
+        generator = np.random.default_rng(units)
+        bits = generator.integers(0, 2, (2**_ENUMERATED, units), dtype=np.int8)
+    return (1 - 2 * bits).astype(np.float32)
 
 
 def _of_t_test(mean: float, influences: Values) -> float:
+    """P(T > mean / standard error) with n - 1 degrees of freedom; by signs alone where influences are equal."""
     if len(influences) < 2:
         return 1.0
     deviation = float(influences.std(ddof=1)) / math.sqrt(len(influences))
     if deviation == 0:
-        return 0.5 ** len(influences) if mean > 0 else 1.0
+        if mean > 0:
+            return 0.5 ** len(influences)
+        return 1.0
     return float(stats.t.sf(mean / deviation, len(influences) - 1))

@@ -1,38 +1,21 @@
 """Interval of a mean over clients that holds for few clients, for equal values, and for mixtures of 0 and 1."""
 
-import functools
 import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import brentq
 
-Values = NDArray[np.float64]
+from fedleak.evaluation.upper_end import Values, upper_end, upper_end_of_others
 
 TAIL = 0.025
 """Probability that an interval of 95% leaves out at each end."""
 UNBOUNDED = (-math.inf, math.inf)
 """Span of a metric without a least and a largest value."""
 
-_MOST_DISTINCT = 256
-"""Distinct values above which neighbours are replaced by their mean: bins of 1/256 of the range of the values shift an
-end by less than 1e-5 of this range."""
-_STEP = 0.05
-"""Step of the integral in the logarithm of the distance from the real axis. With it a tail of 1,000 clients is right to
-1e-5 of itself, one of 100,000 to about a hundredth."""
-_FIRST, _LAST = 1e-4, 1e9
-"""Distances from the real axis, over the saddle point, at which the integral starts (below, it is constant) and ends at
-last."""
-_VANISHED = 25.0
-"""Negative logarithm of the size of the integrand, relative to that on the real axis, at which it counts as zero."""
 MOST_TIMES = 1e4
 """How many times as many clients are too many to ask for."""
-_BEYOND, _MOST_NUMBERS = 200, 2**22
-"""Simulations of clients that were not drawn: so many with a mean beyond the end, and so many numbers at most."""
-_LEAST = 1e-300
-"""Probability that stands for any smaller one, so that it has a logarithm."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +63,10 @@ class MeanOverClients:
             span: least and largest possible value.
             sizes: ``(V,)`` weight of each, e.g. its number of answers; None for equal ones.
         """
-        known = ~np.isnan(values)
         weights = np.ones_like(values) if sizes is None else sizes
-        values, weights = values[known].astype(np.float64), weights[known]
+        has_value = ~np.isnan(values)
+        values = values[has_value].astype(np.float64)
+        weights = weights[has_value]
         nothing = np.empty(0)
         mean = float(np.average(values, weights=weights)) if len(values) else math.nan
         return cls(mean, values, weights, span, nothing, nothing)
@@ -106,7 +90,9 @@ class MeanOverClients:
 
     def ends(self, low_tests: int = 1, high_tests: int = 1) -> tuple[float, float]:
         """Lower and upper end, each one-sided at 97.5% for so many tests together (Bonferroni)."""
-        return -(-self)._upper_end(TAIL / low_tests), self._upper_end(TAIL / high_tests)
+        # The lower end is minus the upper end of the negated values.
+        low = -(-self)._upper_end(TAIL / low_tests)
+        return low, self._upper_end(TAIL / high_tests)
 
     def ends_of_recording(self, not_drawn: float, low_tests: int = 1, high_tests: int = 1) -> tuple[float, float]:
         """Ends of the mean over all clients of a recording, of which these were drawn without replacement.
@@ -143,10 +129,13 @@ class MeanOverClients:
         def beyond(logarithm: float) -> float:
             return self._upper_end(TAIL / high_tests, times=math.exp(logarithm)) - limit
 
+        # The root is sought in the logarithm of the times, from once as many to MOST_TIMES as many.
         most = math.log(MOST_TIMES)
         if not beyond(most) <= 0:
             return math.inf
-        return math.exp(brentq(beyond, 0.0, most, xtol=1e-3)) if beyond(0.0) > 0 else 1.0
+        if not beyond(0.0) > 0:
+            return 1.0
+        return math.exp(brentq(beyond, 0.0, most, xtol=1e-3))
 
     def _upper_end(self, tail: float, *, not_drawn: float = 1.0, times: float = 1.0) -> float:
         """Upper end for one tail.
@@ -159,166 +148,26 @@ class MeanOverClients:
         mean, most = self.mean, self.span[1]
         if not math.isfinite(mean):  # no client has a value, or one has an infinite one
             return mean
-        # Clients that were drawn are known, so only the others' mean can be at the largest value.
+        # Clients that were drawn are known, so only the mean of the rest can be at the largest value.
         most_of_all = (1 - not_drawn) * mean + not_drawn * most
+        # A t interval shrinks with sqrt(1 - n/N) for a recording, and with 1/sqrt(times) for more clients.
         shrunk = math.sqrt(not_drawn / times)
         if not math.isfinite(most):
             end = mean + shrunk * _half_of_t(self.values, tail)
         elif not_drawn < 1:
-            others = max(round(len(self.values) * not_drawn / (1 - not_drawn)), 1)
-            of_others = upper_end_of_others(self.values, most, tail, others, sizes=self.sizes)
-            end = (1 - not_drawn) * mean + not_drawn * of_others
+            # N - n of the N clients were not drawn, where n have a value; the end is that of the mean of all N.
+            rest = max(round(len(self.values) * not_drawn / (1 - not_drawn)), 1)
+            end_of_rest = upper_end_of_others(self.values, most, tail, rest, sizes=self.sizes)
+            end = (1 - not_drawn) * mean + not_drawn * end_of_rest
         else:
             end = upper_end(self.values, most, tail, sizes=self.sizes, times=times)
+        # Where clients affect each other's values, the wider of both intervals.
         if len(self.influences):
             end = max(end, mean + shrunk * _half_of_t(self.influences, tail))
+        # Distances over clients and over trainings are independent, so their squares add up.
         if len(self.trainings):
             end = mean + math.hypot(end - mean, math.sqrt(not_drawn) * _half_of_t(self.trainings, tail))
         return max(mean, min(end, most_of_all))
-
-
-def upper_end(values: Values, most: float, tail: float, *, sizes: Values | None = None, times: float = 1.0) -> float:
-    """Upper end of the mean of a law of which nothing is known but its largest possible value.
-
-    It is the quantile ``1 - tail`` of ``sum_i w_i z_i`` over weights ``w`` that are uniform on the simplex (a
-    Dirichlet distribution with parameters 1), where ``z`` has the values and one more: `most`. So it is a Bayesian
-    bootstrap with one more client, who has the largest possible value. For values of 0 and 1 it is the end of Clopper
-    and Pearson; for n equal values ``v``, ``v + (most - v) (1 - tail^(1/n))``. That it holds for every law is a
-    conjecture of Gaffke, and of Learned-Miller and Thomas: no counterexample is known, and docs/audit/gate.md has the
-    coverage that was measured.
-
-    Uniform weights are independent exponential variables over their sum, so the sum is at most t where
-    ``Q = sum_i E_i (z_i - t) <= 0``; `_probability_positive` computes the probability of the contrary.
-
-    >>> round(upper_end(np.zeros(5), 1.0, 0.025), 4)  # 1 - 0.025^(1/5)
-    0.5218
-
-    Args:
-        values: ``(U,)`` values, at least one.
-        most: largest possible value.
-        tail: probability that the mean is above the end.
-        sizes: ``(U,)`` weight of each value, e.g. clients of a group; None for equal ones. The added client weighs
-            as much as a value does on average.
-        times: how many times each value counts.
-
-    References:
-        N. Gaffke, "Three test statistics for a nonparametric one-sided hypothesis on the mean of a nonnegative
-        variable", Mathematical Methods of Statistics, 2005.
-
-        E. Learned-Miller and P. S. Thomas, "A new confidence interval for the mean of a bounded random variable",
-        2019, arXiv:1905.06208.
-    """
-    values = np.minimum(values, most)  # beyond it by rounding alone
-    if values.min() == most:
-        return most
-    sizes = np.ones_like(values) if sizes is None else sizes / sizes.mean()
-    values, sizes, counts = _merged(values, sizes)
-    counts = counts * times
-
-    def excess(end: float) -> float:
-        gaps = np.append(sizes * (values - end), most - end)
-        probability = _probability_positive(gaps, np.append(counts, 1.0))
-        return math.log(tail) - math.log(max(probability, _LEAST))
-
-    start = float(np.average(values, weights=sizes * counts))
-    almost = start + (most - start) * (1 - 1e-12)
-    if excess(almost) <= 0:  # the end is at the largest value to rounding
-        return most
-    if excess(start) >= 0:  # with a tail of about a half
-        return start
-    return float(brentq(excess, start, almost, xtol=1e-9 * (most - start)))
-
-
-def upper_end_of_others(values: Values, most: float, tail: float, others: int, *, sizes: Values | None = None) -> float:
-    """Upper end of the mean of clients of a recording who were not drawn, by those who were.
-
-    It is the quantile ``1 - tail`` of the mean of so many clients who are drawn from Pólya's urn: it has the values and
-    one more, `most`, and every client who is drawn is put back with a copy. So the weights are those of `upper_end`, as
-    far as a finite number of clients has them. For values of 0 and 1 it is the exact end, that of the hypergeometric
-    distribution.
-
-    Args:
-        values: ``(U,)`` values of the clients that were drawn.
-        most: largest possible value.
-        tail: probability that the mean is above the end.
-        others: number of clients that were not drawn.
-        sizes: see `upper_end`.
-
-    References:
-        G. Meeden and S. Vardeman, "A noninformative Bayesian approach to interval estimation in finite population
-        sampling", Journal of the American Statistical Association, 1991, for the urn without the added client.
-    """
-    values = np.minimum(values, most)  # beyond it by rounding alone
-    sizes = np.ones_like(values) if sizes is None else sizes / sizes.mean()
-    values, sizes, balls = _merged(values, sizes)
-    values, sizes, balls = np.append(values, most), np.append(sizes, 1.0), np.append(balls, 1.0)
-    repetitions = min(math.ceil(_BEYOND / tail), _MOST_NUMBERS // len(balls))
-    drawn = _drawn_from_urn(tuple(balls), others, repetitions)
-    means = (drawn @ (sizes * values)) / (drawn @ sizes)
-    place = repetitions - 1 - math.floor(tail * repetitions)
-    return float(np.partition(means, place)[place])
-
-
-@functools.lru_cache(maxsize=2)  # up to 32 MB each
-def _drawn_from_urn(balls: tuple[float, ...], draws: int, repetitions: int) -> Values:
-    """``(repetitions, K)`` how often each kind of ball is drawn from Pólya's urn, which starts with so many of each."""
-    random = np.random.default_rng(0)
-    # The shares of the kinds in the limit have a Dirichlet distribution; given these, draws are independent.
-    shares = random.dirichlet(balls, repetitions)
-    return random.multinomial(draws, shares).astype(np.float64)
-
-
-def _merged(values: Values, sizes: Values) -> tuple[Values, Values, Values]:
-    """Distinct values with their sizes and how often each occurs; of very many, the means of bins."""
-    pairs, counts = np.unique(np.stack([values, sizes]), axis=1, return_counts=True)
-    if pairs.shape[1] <= _MOST_DISTINCT:
-        return pairs[0], pairs[1], counts.astype(np.float64)
-    edges = np.linspace(values.min(), values.max(), _MOST_DISTINCT)
-    bins = np.unique(np.digitize(values, edges), return_inverse=True)[1]
-    in_bin = np.bincount(bins).astype(np.float64)
-    mean_size = np.bincount(bins, weights=sizes) / in_bin
-    mean_value = np.bincount(bins, weights=sizes * values) / (in_bin * mean_size)
-    return mean_value, mean_size, in_bin
-
-
-def _probability_positive(gaps: Values, counts: Values) -> float:
-    """Probability that ``Q = sum_i G_i gaps_i > 0``, for independent gamma variables ``G_i`` of shapes ``counts (K,)``.
-
-    With the moment generating function ``M(s) = prod_i (1 - s gaps_i)^(-counts_i)`` it is the integral of ``M(s) / s``
-    over the line ``s = c + iy``, by 2 pi i, for any c from 0 to the first pole of M. Where c is the saddle point of the
-    integrand, its phase hardly turns before it has vanished, so that a tail of any size is right relative to itself. In
-    the logarithm of y the integrand decays at both ends, so that a sum over equal steps converges fast.
-
-    References:
-        R. Lugannani and S. Rice, "Saddle point approximation for the distribution of the sum of independent random
-        variables", Advances in Applied Probability, 1980, (2.1) to (2.3).
-    """
-    if gaps.max() <= 0:
-        return 0.0
-    gaps = gaps / math.sqrt(float((counts * gaps**2).sum()))
-    pole = 1 / float(gaps.max())
-
-    def slope(s: float) -> float:
-        """Derivative of the logarithm of the integrand."""
-        return float(counts @ (gaps / (1 - s * gaps))) - 1 / s
-
-    saddle = float(brentq(slope, 1e-9 * pole, (1 - 1e-9) * pole, rtol=1e-3))
-    on_axis = 1 - saddle * gaps
-    last = 10.0
-    while last < _LAST and 0.5 * float(counts @ np.log1p((last * saddle * gaps / on_axis) ** 2)) < _VANISHED:
-        last *= 10.0
-    distances = saddle * np.exp(_distance_logarithms(last))
-    turned = distances[:, None] * gaps / on_axis
-    phase = np.arctan(turned) @ counts - np.arctan(distances / saddle)
-    size = np.exp(-0.5 * (np.log1p(turned**2) @ counts + np.log1p((distances / saddle) ** 2)))
-    integrand = np.cos(phase) * size * distances
-    integral = float(integrand[0]) + _STEP * (float(integrand.sum()) - 0.5 * float(integrand[0]))
-    return integral * math.exp(-float(counts @ np.log(on_axis))) / (saddle * math.pi)
-
-
-@functools.cache
-def _distance_logarithms(last: float) -> Values:
-    return np.arange(math.log(_FIRST), math.log(last), _STEP)
 
 
 def _half_of_t(values: Values, tail: float) -> float:

@@ -54,7 +54,10 @@ def audit_messages(plan: AuditPlan, execution: Execution) -> tuple[list[Evaluati
                 victims=plan.victims,
             )
             evaluation = attack_messages(plan, execution, view, truth, attacks)
-            (of_senders if view.known is None else of_content).append(evaluation)
+            if view.known is None:
+                of_senders.append(evaluation)
+            else:
+                of_content.append(evaluation)
         except InputError as error:
             if len(group) == len(plan.attacks):
                 raise
@@ -73,16 +76,17 @@ def attack_messages(
     evaluations = [Evaluation() for _ in attacks]
     with AttackBar(victims, costs, show=execution.progress, budget=execution.budget) as bar:
         attack_run = AttackRun(plan, execution, bar)
-        order = sorted(range(len(attacks)), key=lambda place: bar.seconds_of(attacks[place].name) or 0.0)
-        for place in order:
-            attack = attacks[place]
+        # They run by the time that they need, and are reported in the order of the plan.
+        order = sorted(range(len(attacks)), key=lambda number: bar.seconds_of(attacks[number].name) or 0.0)
+        for number in order:
+            attack = attacks[number]
             seconds_needed: float | None = None
             try:
                 if execution.has_time_for(attack, view):
-                    evaluations[place] = attack_run.on(attack, attack.name, view, truth, plan.cell)
+                    evaluations[number] = attack_run.on(attack, attack.name, view, truth, plan.cell)
                     continue
             except OutOfTimeError as error:
                 seconds_needed = error.seconds
             reason = execution.budget.reason(seconds_needed, attack.cost)
-            evaluations[place] = Evaluation(missing={attack.name: reason})
+            evaluations[number] = Evaluation(missing={attack.name: reason})
     return joined(evaluations)

@@ -86,21 +86,34 @@ def client_truth(recording: Recording, view: History, names: Collection[str]) ->
 
     The ground truth stays closed if no names are given.
     """
-    found: dict[str, list[Tensor]] = {name: [] for name in names}
-    inside = [(view.sent_in == number).nonzero().flatten() for number in torch.unique(view.sent_in).tolist()]
-    for positions in inside if names else []:
-        number = int(view.sent_in[positions[0]])
-        truth = recording.truth(dataclasses.replace(view.select(positions), round=number, served=None))
-        found = {name: [*values, truth[name]] for name, values in found.items() if name in truth}
-    order = torch.cat(inside).argsort() if inside else torch.zeros(0, dtype=torch.int64)
-    return {name: _joined(values)[order] for name, values in found.items() if values}
+    by_name: dict[str, list[Tensor]] = {name: [] for name in names}
+    by_round = []
+    for number in torch.unique(view.sent_in).tolist():
+        positions = (view.sent_in == number).nonzero().flatten()
+        by_round.append(positions)
+        if not names:
+            continue
+        senders = dataclasses.replace(view.select(positions), round=number, served=None)
+        truth = recording.truth(senders)
+        # A name that one round lacks is left out from then on.
+        by_name = {name: values for name, values in by_name.items() if name in truth}
+        for name, values in by_name.items():
+            values.append(truth[name])
+    # Back from the order of rounds to that of the view's messages.
+    order = torch.zeros(0, dtype=torch.int64)
+    if by_round:
+        order = torch.cat(by_round).argsort()
+    return {name: _joined(values)[order] for name, values in by_name.items() if values}
 
 
 def _joined(values: Sequence[Tensor]) -> Tensor:
     """Values of several rounds' clients; those of rounds with shorter lists are padded with zeros."""
     if len({value.shape[1:] for value in values}) == 1:
         return torch.cat(list(values))
-    return pad_sequence([own for value in values for own in value], batch_first=True)
+    clients: list[Tensor] = []
+    for of_round in values:
+        clients.extend(of_round)
+    return pad_sequence(clients, batch_first=True)
 
 
 def selected(
@@ -114,34 +127,46 @@ def selected(
         InputError: no message is left.
     """
     assert view.known is not None
-    kept, known = _within(view, selection.anonymous_rounds), _within(view.known, selection.known_rounds)
+    anonymous = _within(view, selection.anonymous_rounds)
+    of_known = _within(view.known, selection.known_rounds)
     if selection.known_messages is not None:
-        known = known[_few(view.known.priors[USERS][known], selection.known_messages, seed)]
-    found, way_out = f"{len(kept)} and {len(known)}", "Select more rounds in `messages`; a round has few devices."
-    require(len(kept) and len(known), "at least one anonymous and one known message", found, way_out)
-    own = {"user": truth["user"][kept], "known_user": truth["known_user"][known]}
-    first, second = torch.arange(len(kept) + len(known)).tensor_split([len(kept)])
-    others, users = first if selection.pairs == "anonymous" else second, torch.cat([*own.values()])
-    pairs = draw_pairs(first, others, users, each=_PAIRS_EACH, generator=generator_for(seed, "pairs"))
-    chosen = dataclasses.replace(view.select(kept), known=view.known.select(known), pairs=pairs)
-    return (chosen if selection.names == "true" else under_other_names(chosen, seed=seed)), own
+        of_known = of_known[_few(view.known.priors[USERS][of_known], selection.known_messages, seed)]
+    require(
+        len(anonymous) and len(of_known),
+        "at least one anonymous and one known message",
+        f"{len(anonymous)} and {len(of_known)}",
+        "Select more rounds in `messages`; a round has few devices.",
+    )
+    selected_truth = {"user": truth["user"][anonymous], "known_user": truth["known_user"][of_known]}
+    # Messages are numbered from the anonymous to the known ones.
+    first, second = torch.arange(len(anonymous) + len(of_known)).tensor_split([len(anonymous)])
+    partners = first if selection.pairs == "anonymous" else second
+    users = torch.cat(list(selected_truth.values()))
+    pairs = draw_pairs(first, partners, users, each=_PAIRS_EACH, generator=generator_for(seed, "pairs"))
+    chosen = dataclasses.replace(view.select(anonymous), known=view.known.select(of_known), pairs=pairs)
+    if selection.names == "shuffled":
+        chosen = under_other_names(chosen, seed=seed)
+    return chosen, selected_truth
 
 
 def under_other_names(view: History, *, seed: int) -> History:
     """The view with the known users' names permuted at random, those of hold-out users among themselves."""
     assert view.known is not None
     priors = view.known.priors
-    named = {name: view.auxiliary[name] for name in (EXAMPLE_USERS,) if name in view.auxiliary}
-    users = torch.unique(torch.cat([priors[USERS], *named.values()]))
-    held = torch.isin(users, priors[USERS][priors[HOLDOUT]]) if HOLDOUT in priors else torch.zeros_like(users) > 0
+    # Users are named by their known devices, and by the owners of the server's examples, if it has such.
+    example_users = {}
+    if EXAMPLE_USERS in view.auxiliary:
+        example_users[EXAMPLE_USERS] = view.auxiliary[EXAMPLE_USERS]
+    users = torch.unique(torch.cat([priors[USERS], *example_users.values()]))
+    is_holdout = torch.isin(users, priors[USERS][priors[HOLDOUT]]) if HOLDOUT in priors else torch.zeros_like(users) > 0
     names = users.clone()
-    for group in (held, ~held):
+    for group in (is_holdout, ~is_holdout):
         order = torch.randperm(int(group.sum()), generator=generator_for(seed, "other names"))
         names[group] = users[group][order]
-    moved = {name: names[torch.searchsorted(users, value)] for name, value in named.items()}
-    own = {**priors, USERS: names[torch.searchsorted(users, priors[USERS])]}
-    known = dataclasses.replace(view.known, priors=own)
-    return dataclasses.replace(view, known=known, auxiliary={**view.auxiliary, **moved})
+    renamed_examples = {name: names[torch.searchsorted(users, value)] for name, value in example_users.items()}
+    renamed_devices = names[torch.searchsorted(users, priors[USERS])]
+    known_devices = dataclasses.replace(view.known, priors={**priors, USERS: renamed_devices})
+    return dataclasses.replace(view, known=known_devices, auxiliary={**view.auxiliary, **renamed_examples})
 
 
 def _within(view: History, rounds: tuple[int, int] | None) -> Tensor:
@@ -152,11 +177,13 @@ def _within(view: History, rounds: tuple[int, int] | None) -> Tensor:
 
 def _few(users: Tensor, most: int, seed: int) -> Tensor:
     """Positions of at most `most` messages of every user."""
+    # In a random order, sorted by user: the first `most` of each user's messages are a random choice.
     order = torch.randperm(len(users), generator=generator_for(seed, "known messages"))
     by_user = order[users[order].argsort(stable=True)]
     sorted_users = users[by_user]
     begins = torch.searchsorted(sorted_users, sorted_users)
-    return by_user[torch.arange(len(users)) - begins < most].sort().values
+    number_within_user = torch.arange(len(users)) - begins
+    return by_user[number_within_user < most].sort().values
 
 
 def draw_pairs(first: Tensor, second: Tensor, users: Tensor, *, each: int, generator: torch.Generator) -> Tensor:
@@ -178,28 +205,41 @@ def draw_pairs(first: Tensor, second: Tensor, users: Tensor, *, each: int, gener
     Returns:
         ``(M, 2)`` distinct pairs.
     """
-    same = (users[first][:, None] == users[second]) & (first[:, None] != second)
+    # Users who have a pair of messages of their own, in couples of a random order.
+    same_user = users[first][:, None] == users[second]
+    same = same_user & (first[:, None] != second)
     able = torch.unique(users[first][same.any(1)])
+    order = torch.randperm(len(able), generator=generator)
     chosen = torch.zeros_like(same)
-    for group in _groups(able[torch.randperm(len(able), generator=generator)]):
-        inside = [same[users[first] == user].sum(1) for user in group.tolist()]
-        wanted = min(each, *(int(count.min()) for count in inside))
+    for group in _groups(able[order]):
+        # As many pairs of each kind as every message of the group has of both users.
+        fewest = []
+        for user in group.tolist():
+            partners = same[users[first] == user].sum(1)
+            fewest.append(int(partners.min()))
+        wanted = min(each, *fewest)
         for user, decoy in zip(group, group.roll(-1), strict=True):
             rows = (users[first] == user).nonzero().flatten()
-            others = (users[second] == decoy).expand(len(rows), -1)
-            chosen[rows] = _some(same[rows], wanted, generator) | _some(others, wanted, generator)
-    left, right = chosen.nonzero(as_tuple=True)
-    pairs = torch.stack([first[left], second[right]], dim=1)
+            of_decoy = (users[second] == decoy).expand(len(rows), -1)
+            own_partners = _some(same[rows], wanted, generator)
+            chosen[rows] = own_partners | _some(of_decoy, wanted, generator)
+    row, column = chosen.nonzero(as_tuple=True)
+    pairs = torch.stack([first[row], second[column]], dim=1)
     return pairs[torch.randperm(len(pairs), generator=generator)]
 
 
 def _groups(users: Tensor) -> list[Tensor]:
     """Couples of users in the given order; the last group has three users if their number is odd."""
+    groups = []
     count = len(users) // 2
-    return [users[2 * place : 2 * place + 2 if place < count - 1 else None] for place in range(count)]
+    for number in range(count):
+        end = 2 * number + 2 if number < count - 1 else None
+        groups.append(users[2 * number : end])
+    return groups
 
 
 def _some(choice: Tensor, wanted: int, generator: torch.Generator) -> Tensor:
     """``(A, B)`` bool: at most `wanted` True entries of each row of `choice`, drawn at random."""
+    # Random keys; those of other entries come last in descending order. The second argsort gives ranks.
     keys = torch.rand(choice.shape, generator=generator).masked_fill(~choice, -1)
     return keys.argsort(dim=1, descending=True).argsort(dim=1) < wanted

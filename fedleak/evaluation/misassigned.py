@@ -24,10 +24,8 @@ def misassigned(evaluation: Evaluation, view: RoundView) -> str:
     if len(evaluation.profiles):
         profiles = evaluation.profiles[evaluation.profiles["round"] == view.round]
         for attack, rows in profiles.groupby("attack"):
-            inferred, true = (
-                rows.pivot_table(index="victim", columns="class", values=name).to_numpy()
-                for name in ("inferred", "true")
-            )
+            inferred = rows.pivot_table(index="victim", columns="class", values="inferred").to_numpy()
+            true = rows.pivot_table(index="victim", columns="class", values="true").to_numpy()
             if len(true) >= _FEWEST and _fits_others(inferred, true):
                 return (
                     f"what {attack} infers from the updates fits the class shares of other clients than those to whom"
@@ -37,6 +35,8 @@ def misassigned(evaluation: Evaluation, view: RoundView) -> str:
 
 
 def _fits_others(inferred: np.ndarray, true: np.ndarray) -> bool:
+    """Whether the best assignment of clients to estimates has a far smaller error than the recorded one."""
+    # L1 distance of each estimate from each client's shares.
     distances = np.abs(inferred[:, None] - true).sum(2)
     rows, columns = linear_sum_assignment(distances)
     return bool(distances[rows, columns].mean() < _CLEAR * distances.diagonal().mean())

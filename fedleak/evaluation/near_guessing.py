@@ -22,10 +22,13 @@ def near_guessing(results: pd.DataFrame) -> list[Row]:
     attacks = results[results["role"].isin(ATTACKS)]
     attacks = attacks[is_judged(attacks)]
     ordered = attacks.sort_values("metric", key=lambda names: names.map(order.index), kind="stable")
+    if ordered.empty:
+        return []
     keys = ["attack", *setting_columns(results)]
     cells = Cells(results)
     near = ordered.assign(near=[cells.is_near(row) for row in records(ordered)])
-    failed = near[near.groupby(keys, dropna=False, sort=False)["near"].transform("all")] if len(near) else near
+    # An attack failed in a cell if it is near by each of its metrics there.
+    failed = near[near.groupby(keys, dropna=False, sort=False)["near"].transform("all")]
     return records(failed.drop(columns="near").drop_duplicates(keys))
 
 
@@ -35,11 +38,15 @@ def no_reconstructions(results: pd.DataFrame) -> list[Cause]:
     An attack has none in a cell if its images identify the true ones no better than chance, and their PSNR is at most
     12 dB or that of a baseline in this cell.
     """
-    found, names = [], ("psnr", "identified", "identified-by-chance")
+    causes = []
     for _, cell in results.groupby(["question", *setting_columns(results)], dropna=False, sort=False):
-        psnr, identified, by_chance = (cell[cell["metric"] == name] for name in names)
+        psnr = cell[cell["metric"] == "psnr"]
+        identified = cell[cell["metric"] == "identified"]
+        by_chance = cell[cell["metric"] == "identified-by-chance"]
+        # What images reach that show nothing: 12 dB, or the best baseline of the cell.
         limit = max([_NO_IMAGE, *psnr.loc[psnr["role"] == "baseline", "mean"].dropna()])
-        likeness, chance = (table.set_index("attack")["mean"] for table in (psnr, by_chance))
+        likeness = psnr.set_index("attack")["mean"]
+        chance = by_chance.set_index("attack")["mean"]
         for row in records(identified[identified["role"] != "baseline"]):
             name = row["attack"]
             if name not in likeness or name not in chance or row["low"] > chance[name] or likeness[name] > limit:
@@ -49,8 +56,8 @@ def no_reconstructions(results: pd.DataFrame) -> list[Cause]:
                 f" true ones, {chance[name]:.1%} by chance"
             )
             numbers = {"psnr": float(likeness[name]), "identified": row["mean"], "chance": float(chance[name])}
-            found.append(Cause("no-reconstruction", sentence, numbers).of(row))
-    return found
+            causes.append(Cause("no-reconstruction", sentence, numbers).of(row))
+    return causes
 
 
 def sentences(causes: Sequence[Cause]) -> list[str]:

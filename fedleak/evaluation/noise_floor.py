@@ -46,13 +46,21 @@ def declared_noise(view: RoundView) -> NoiseShare | None:
     noised = [name for name in view.deltas if view.noise_scale(name) > 0]
     if not noised or noise_is_refuted(view):
         return None
-    sent = torch.stack([view.deltas[name].double().flatten(1).square().sum(1) for name in noised]).sum(0)
-    counts = {name: sent_numbers(view, name) for name in noised}
-    noise = torch.stack([counts[name] * view.noise_scale(name) ** 2 for name in noised]).sum(0)
-    total = torch.stack(list(counts.values())).sum(0)
-    clips = [clip for name in noised if (clip := view.clip(name)) is not None]
-    share = (noise / sent.masked_fill(sent == 0, torch.nan)).clamp(max=1)
-    return NoiseShare(share, (noise / total.clamp(min=1)).sqrt(), min(clips, default=None))
+    sent, noise, numbers, clips = [], [], [], []
+    for name in noised:
+        count = sent_numbers(view, name)
+        sent.append(view.deltas[name].double().flatten(1).square().sum(1))
+        # Noise of standard deviation s on d numbers has an energy of d s^2 on average.
+        noise.append(count * view.noise_scale(name) ** 2)
+        numbers.append(count)
+        clip = view.clip(name)
+        if clip is not None:
+            clips.append(clip)
+    energy = torch.stack(sent).sum(0)
+    noise_energy = torch.stack(noise).sum(0)
+    share = (noise_energy / energy.masked_fill(energy == 0, torch.nan)).clamp(max=1)
+    scale = (noise_energy / torch.stack(numbers).sum(0).clamp(min=1)).sqrt()
+    return NoiseShare(share, scale, min(clips, default=None))
 
 
 def spectral_noise(view: RoundView) -> NoiseShare | None:
@@ -69,7 +77,9 @@ def spectral_noise(view: RoundView) -> NoiseShare | None:
         if delta.dim() < 3:
             continue
         matrix = delta.double().flatten(2)
-        rows, columns = sent_numbers(view, name) / max(matrix.shape[2], 1), matrix.shape[2]
+        columns = matrix.shape[2]
+        # Of a table, only the rows that a client sent count.
+        rows = sent_numbers(view, name) / max(columns, 1)
         small = torch.minimum(rows, torch.tensor(float(columns))) < _SMALLEST
         variance = _variance(matrix, rows).masked_fill(small, 0)
         noise.append(variance * rows * columns)
@@ -78,8 +88,10 @@ def spectral_noise(view: RoundView) -> NoiseShare | None:
     if not total or not float(torch.stack(total).sum()):
         return None
     energy = torch.stack(sent).sum(0)
-    share = (torch.stack(noise).sum(0) / energy.masked_fill(energy == 0, torch.nan)).clamp(max=1)
-    return NoiseShare(share, (torch.stack(noise).sum(0) / torch.stack(total).sum(0).clamp(min=1)).sqrt())
+    noise_energy = torch.stack(noise).sum(0)
+    share = (noise_energy / energy.masked_fill(energy == 0, torch.nan)).clamp(max=1)
+    scale = (noise_energy / torch.stack(total).sum(0).clamp(min=1)).sqrt()
+    return NoiseShare(share, scale)
 
 
 def proven_noise(view: RoundView) -> NoiseShare | None:
@@ -92,16 +104,17 @@ def proven_noise(view: RoundView) -> NoiseShare | None:
     References:
         V. A. Marchenko and L. A. Pastur, "Distribution of eigenvalues for some sets of random matrices", 1967.
     """
-    large = {
-        name: delta
-        for name, delta in view.deltas.items()
-        if delta.dim() > 2 and name not in view.row_parameters and min(delta.flatten(2).shape[1:]) >= _LARGE
-    }
+    large = {}
+    for name, delta in view.deltas.items():
+        if delta.dim() > 2 and name not in view.row_parameters and min(delta.flatten(2).shape[1:]) >= _LARGE:
+            large[name] = delta
     if not large or view.victims < 2:
         return None
     for delta in large.values():
         matrix = delta.double().flatten(2)
-        variance = _variance(matrix, torch.full((len(matrix),), float(matrix.shape[1])))
+        all_rows = torch.full((len(matrix),), float(matrix.shape[1]))
+        variance = _variance(matrix, all_rows)
+        # One scale for all clients, and the spectrum of noise for each.
         if not bool((variance.amin() > 0) & (variance.amax() <= _EQUAL**2 * variance.amin())):
             return None
         if float(_distance(matrix, variance).max()) > _FLAT:
@@ -111,38 +124,48 @@ def proven_noise(view: RoundView) -> NoiseShare | None:
 
 def _variance(matrix: Tensor, rows: Tensor) -> Tensor:
     """``(V,)`` variance of white noise with the median singular value of zero-padded ``(V, rows, columns)``."""
+    # Median of the min(rows, columns) singular values that are not of padding.
     values = torch.linalg.svdvals(matrix)
     columns = matrix.shape[2]
-    kept = rows.clamp(max=columns).long()
-    middle = values.gather(1, ((kept - 1).clamp(min=0) // 2)[:, None])[:, 0]
     longer = rows.clamp(min=columns)
     shorter = rows.clamp(max=columns)
-    median = torch.tensor([_median(round(r, 3)) for r in (shorter / longer).tolist()], dtype=torch.float64)
-    share: Tensor = middle.square() / (longer * median)
-    return share
+    middle = (shorter.long() - 1).clamp(min=0) // 2
+    median_value = values.gather(1, middle[:, None])[:, 0]
+    # s^2 = sigma_median^2 / (n mu_beta), where mu_beta is the median of the law with the ratio beta of the sides.
+    ratios = (shorter / longer).tolist()
+    median = torch.tensor([_median(round(ratio, 3)) for ratio in ratios], dtype=torch.float64)
+    variance: Tensor = median_value.square() / (longer * median)
+    return variance
 
 
 def _distance(matrix: Tensor, variance: Tensor) -> Tensor:
     """``(V,)`` largest distance between the distribution of the smaller 90% of the eigenvalues and that of noise."""
     shorter, longer = sorted(matrix.shape[1:])
-    values = torch.linalg.svdvals(matrix).square().flip(1) / (longer * variance[:, None])
-    middle, below = _law(round(shorter / longer, 3))
-    expected = np.interp(values.numpy(), middle, below, left=0.0, right=1.0)
-    real = (np.arange(shorter) + 0.5) / shorter
-    return torch.from_numpy(np.abs(expected - real)[:, : int(0.9 * shorter)].max(1))
+    # Eigenvalues of X X' / n for noise of unit variance, ascending.
+    squares = torch.linalg.svdvals(matrix).square().flip(1)
+    values = squares / (longer * variance[:, None])
+    eigenvalues, below = _law(round(shorter / longer, 3))
+    expected = np.interp(values.numpy(), eigenvalues, below, left=0.0, right=1.0)
+    # Shares at the middle of each step of the empirical distribution.
+    observed = (np.arange(shorter) + 0.5) / shorter
+    smaller = int(0.9 * shorter)
+    distances = np.abs(expected - observed)[:, :smaller]
+    return torch.from_numpy(distances.max(1))
 
 
 @functools.cache
 def _median(ratio: float) -> float:
     """Median of the Marchenko-Pastur law."""
-    middle, below = _law(ratio)
-    return float(middle[np.searchsorted(below, 0.5)])
+    eigenvalues, below = _law(ratio)
+    return float(eigenvalues[np.searchsorted(below, 0.5)])
 
 
 def _law(ratio: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Marchenko-Pastur distribution: eigenvalues of ``X X^T / n``, X ``(ratio * n, n)`` of unit noise, and shares."""
-    low, high = (1 - ratio**0.5) ** 2, (1 + ratio**0.5) ** 2
-    middle = np.linspace(low, high, 20001)
-    middle = (middle[1:] + middle[:-1]) / 2
+    # Density proportional to sqrt((b - x) (x - a)) / x between a = (1 - sqrt(ratio))^2 and b = (1 + sqrt(ratio))^2.
+    low = (1 - ratio**0.5) ** 2
+    high = (1 + ratio**0.5) ** 2
+    edges = np.linspace(low, high, 20001)
+    middle = (edges[1:] + edges[:-1]) / 2
     density = np.sqrt((high - middle) * (middle - low)) / middle
     return middle, density.cumsum() / density.sum()

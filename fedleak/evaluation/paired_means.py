@@ -4,20 +4,22 @@ import numpy as np
 import pandas as pd
 
 from fedleak.core.metric_table import metric as metric_of
-from fedleak.evaluation.mean_interval import UNBOUNDED, MeanOverClients, Values
+from fedleak.evaluation.mean_interval import UNBOUNDED, MeanOverClients
+from fedleak.evaluation.upper_end import Values
 
 
-def paired(one: pd.DataFrame, two: pd.DataFrame) -> tuple[MeanOverClients, pd.DataFrame, bool]:
+def paired(first: pd.DataFrame, second: pd.DataFrame) -> tuple[MeanOverClients, pd.DataFrame, bool]:
     """Paired difference of the scores of two lines for one setting and metric, the first minus the second.
 
     Returns:
         The mean, of which intervals are asked; differences of clients ``(P, S)`` by seed, without those that have
         none; and whether clients affect each other's values.
     """
-    gaps = _gap(crossed(one), crossed(two))
-    influences = _gap(crossed(one, "influence"), crossed(two, "influence"))
-    least, most = metric_of(str(one["metric"].iloc[0])).span or UNBOUNDED
-    mean = _mean_over_clients(gaps, influences, clusters(one), (least - most, most - least))
+    gaps = _gap(crossed(first), crossed(second))
+    influences = _gap(crossed(first, "influence"), crossed(second, "influence"))
+    # A difference of two values in a span is between -(most - least) and most - least.
+    least, most = metric_of(str(first["metric"].iloc[0])).span or UNBOUNDED
+    mean = _mean_over_clients(gaps, influences, clusters(first), (least - most, most - least))
     return mean, gaps, not influences.empty
 
 
@@ -36,11 +38,15 @@ def crossed(rows: pd.DataFrame, column: str = "value") -> pd.DataFrame:
     """
     if column == "influence" and bool(rows["influence"].isna().any()):
         return pd.DataFrame()
-    (person, people), (seed, seeds) = pd.factorize(rows["person"]), pd.factorize(rows["seed"])
-    sums, counts = np.zeros((len(people), len(seeds))), np.zeros((len(people), len(seeds)))
-    known = rows[column].notna().to_numpy()  # a client may have no value in some of its rounds
-    np.add.at(sums, (person[known], seed[known]), rows[column].to_numpy()[known])
-    np.add.at(counts, (person[known], seed[known]), 1)
+    person, people = pd.factorize(rows["person"])
+    seed, seeds = pd.factorize(rows["seed"])
+    sums = np.zeros((len(people), len(seeds)))
+    counts = np.zeros((len(people), len(seeds)))
+    # A client may have no value in some of its rounds: the mean is over the others.
+    has_value = rows[column].notna().to_numpy()
+    cells = person[has_value], seed[has_value]
+    np.add.at(sums, cells, rows[column].to_numpy()[has_value])
+    np.add.at(counts, cells, 1)
     with np.errstate(invalid="ignore"):
         return pd.DataFrame(sums / counts, index=people, columns=seeds)
 
@@ -49,7 +55,11 @@ def clusters(rows: pd.DataFrame) -> "pd.Series[int] | None":
     """Round of each client if every client took part in one and the same of several under every seed, else None."""
     by_person = rows.groupby("person", sort=False)["round"]
     rounds = by_person.first()
-    return rounds if bool((by_person.nunique() == 1).all()) and 1 < rounds.nunique() < len(rounds) else None
+    in_one_round = bool((by_person.nunique() == 1).all())
+    # With one round there is one cluster, and with one client a round none.
+    if in_one_round and 1 < rounds.nunique() < len(rounds):
+        return rounds
+    return None
 
 
 def _mean_over_clients(
@@ -67,10 +77,12 @@ def _mean_over_clients(
         nothing = np.empty(0)
         return MeanOverClients(np.nan, nothing, nothing, span, nothing, nothing)
     unit_values, sizes = _of_units(values, groups)
-    unit_influences = np.empty(0) if influences.empty else _of_units(influences, groups)[0]
-    known = values.notna()
+    unit_influences = np.empty(0)
+    if not influences.empty:
+        unit_influences, _ = _of_units(influences, groups)
     # Where every client has a training of its own, the spread over clients already has that over trainings.
-    own_training = bool((known.sum(axis=0) == 1).all() and (known.sum(axis=1) == 1).all())
+    has_value = values.notna()
+    own_training = bool((has_value.sum(axis=0) == 1).all() and (has_value.sum(axis=1) == 1).all())
     by_training = values.mean(axis=0).dropna().to_numpy()
     trainings = np.empty(0) if own_training or len(by_training) < 2 else by_training
     mean = float(np.nanmean(values.to_numpy()))
@@ -86,10 +98,10 @@ def _of_units(values: pd.DataFrame, groups: "pd.Series[int] | None") -> tuple[Va
     return by_group.mean().to_numpy(), by_group.size().to_numpy().astype(np.float64)
 
 
-def _gap(one: pd.DataFrame, two: pd.DataFrame) -> pd.DataFrame:
+def _gap(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     """First line's values minus the second's, for clients and seeds with a finite difference."""
-    if one.empty or two.empty:
+    if first.empty or second.empty:
         return pd.DataFrame()
-    gap = one - two.reindex(index=one.index, columns=one.columns)
+    gap = first - second.reindex(index=first.index, columns=first.columns)
     finite = gap.where(np.isfinite(gap))
     return finite.loc[finite.notna().any(axis=1), finite.notna().any(axis=0)]

@@ -15,6 +15,10 @@ def place_of(part: str | None) -> tuple[int, int]:
         InputError: the part has another form.
     """
     numbers = re.fullmatch(r"(\d+)/(\d+)", part or "0/1")
-    first, count = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
+    # 0 of 0 is no part.
+    first, count = 0, 0
+    if numbers is not None:
+        first = int(numbers[1])
+        count = int(numbers[2])
     require(first < count, "--part I/N with I from 0 to N - 1", part, "The two halves are 0/2 and 1/2.")
     return first, count

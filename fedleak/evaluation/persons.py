@@ -18,7 +18,10 @@ _OF_A_CLIENT = ("victim", "person", "true", "inferred", "low", "high")
 """Columns of class shares that differ between clients."""
 _SHOWN_DIGITS = 2
 """Digits of a mean true share: with all but one client's shares, the last one's follow only to n / 200."""
-_PLAIN, _DIGITS = 10**6, 4
+_PLAIN = 10**6
+"""Numbers below it stand as they are."""
+_DIGITS = 4
+"""Last digits of longer numbers that stand on a page."""
 _BYTES = 6
 """Below 2**48, a number is exact in a spreadsheet; of 100,000 clients, two share one with probability 2e-5."""
 
@@ -31,10 +34,14 @@ def without_persons(evaluation: Evaluation, key: bytes) -> Evaluation:
     ``person`` become this number.
     """
     scores, profiles = evaluation.scores, evaluation.profiles
-    people = dict(zip(zip(scores["seed"], scores["victim"], strict=True), scores["person"], strict=True))
-    if "victim" in profiles:  # not where they are means over clients
-        whose = zip(profiles["seed"], profiles["victim"], strict=True)
-        profiles = profiles.assign(victim=_numbers((people.get(one, one[1]) for one in whose), key))
+    pseudonyms = zip(scores["seed"], scores["victim"], strict=True)
+    person_of = dict(zip(pseudonyms, scores["person"], strict=True))
+    # Class shares that are means over clients have no victims.
+    if "victim" in profiles:
+        people = []
+        for seed, victim in zip(profiles["seed"], profiles["victim"], strict=True):
+            people.append(person_of.get((seed, victim), victim))
+        profiles = profiles.assign(victim=_numbers(people, key))
     numbers = _numbers(scores["person"], key)
     return dataclasses.replace(
         evaluation,
@@ -49,7 +56,8 @@ def in_order_of_persons(evaluation: Evaluation) -> Evaluation:
 
     In the order of the recording's messages, the rows would still show which message is whose.
     """
-    scores, profiles = _in_order(evaluation.scores), _in_order(evaluation.profiles)
+    scores = _in_order(evaluation.scores)
+    profiles = _in_order(evaluation.profiles)
     return dataclasses.replace(evaluation, scores=scores, profiles=profiles)
 
 
@@ -62,9 +70,11 @@ def over_clients(evaluation: Evaluation) -> Evaluation:
     clients, pictures of records and rows about a client in attacks' own tables are left out. Scores stay: what is drawn
     of them are means and ends of bands, see `fedleak.reports.figures.by_attack`. Applied twice, it is applied once.
     """
+    # The curve of few clients would show theirs.
+    roc = {label: (rates, count) for label, (rates, count) in evaluation.roc.items() if count >= FEWEST}
     return dataclasses.replace(
         evaluation,
-        roc={label: (rates, count) for label, (rates, count) in evaluation.roc.items() if count >= FEWEST},
+        roc=roc,
         pictures={},
         profiles=_mean_profiles(evaluation.profiles),
         details={label: _without_clients(table) for label, table in evaluation.details.items()},
@@ -73,7 +83,11 @@ def over_clients(evaluation: Evaluation) -> Evaluation:
 
 def rows_without_clients(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Rows of an attack's own table but those about a client."""
-    return [{name: value for name, value in row.items() if name != CLIENT} for row in rows if row.get(CLIENT) is None]
+    without_clients = []
+    for row in rows:
+        if row.get(CLIENT) is None:
+            without_clients.append({name: value for name, value in row.items() if name != CLIENT})
+    return without_clients
 
 
 def client_labels(numbers: Iterable[int]) -> dict[int, str]:
@@ -85,15 +99,20 @@ def client_labels(numbers: Iterable[int]) -> dict[int, str]:
     >>> client_labels([7, 140737488354821, 99900001111, 88800001111])
     {7: '7', 140737488354821: '4821', 88800001111: '800001111', 99900001111: '900001111'}
     """
-    left = sorted({int(number) for number in numbers})
-    found = {number: str(number) for number in left if number < _PLAIN}
-    left = [number for number in left if number >= _PLAIN]
+    labels: dict[int, str] = {}
+    unlabelled = []
+    for number in sorted({int(number) for number in numbers}):
+        if number < _PLAIN:
+            labels[number] = str(number)
+        else:
+            unlabelled.append(number)
+    # More digits for those who share the last ones, up to all that a number of 64 bits has.
     for digits in range(_DIGITS, 21):
-        short = {number: str(number)[-digits:] for number in left}
-        counts = Counter(short.values())
-        found |= {number: text for number, text in short.items() if counts[text] == 1}
-        left = [number for number in left if number not in found]
-    return found
+        last_digits = {number: str(number)[-digits:] for number in unlabelled}
+        counts = Counter(last_digits.values())
+        labels |= {number: text for number, text in last_digits.items() if counts[text] == 1}
+        unlabelled = [number for number in unlabelled if number not in labels]
+    return labels
 
 
 def _mean_profiles(profiles: pd.DataFrame) -> pd.DataFrame:
@@ -117,11 +136,12 @@ def _without_clients(table: pd.DataFrame) -> pd.DataFrame:
     """A table without its rows about a client, and without the columns that only these have."""
     if CLIENT not in table:
         return table
-    others = table[table[CLIENT].isna()].dropna(axis="columns", how="all")
-    return others.reset_index(drop=True)
+    over_several = table[table[CLIENT].isna()].dropna(axis="columns", how="all")
+    return over_several.reset_index(drop=True)
 
 
 def _in_order(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows sorted by client within each attack, training, round and metric, which keep their order."""
     keys = [name for name in ("attack", "seed", "round", "metric") if name in table]
     if "victim" not in table or table.empty:
         return table
@@ -139,7 +159,11 @@ def _number(person: int, key: bytes) -> int:
 
 
 def _renumbered(table: pd.DataFrame, key: bytes) -> pd.DataFrame:
+    """An attack's own table with the numbers that need the key in the place of clients'."""
     if CLIENT not in table:
         return table
-    numbers = [value if pd.isna(value) else _number(int(value), key) for value in table[CLIENT]]
+    numbers = []
+    for client in table[CLIENT]:
+        # Rows that are about no client have none.
+        numbers.append(client if pd.isna(client) else _number(int(client), key))
     return table.assign(**{CLIENT: pd.Series(numbers, index=table.index, dtype=table[CLIENT].dtype)})

@@ -145,12 +145,15 @@ def reason_of_plain(content: Any) -> Reason:
         return reason_of_sentence(content)
     if not isinstance(content, Mapping) or content.keys() != Reason.__dataclass_fields__.keys():
         raise ValueError("a reason with other fields")
-    kind, lacks, texts = content["kind"], content["lacks"], (content["way_out"], content["says"])
+    kind = content["kind"]
+    lacks = content["lacks"]
+    way_out = content["way_out"]
+    says = content["says"]
     if kind not in get_args(Kind) or not isinstance(lacks, list):
         raise ValueError("a reason of another kind")
-    if not all(isinstance(text, str) for text in (*lacks, *texts)):
+    if not all(isinstance(text, str) for text in (*lacks, way_out, says)):
         raise ValueError("a reason with a value that is no text")
-    return Reason(kind, tuple(lacks), *texts)
+    return Reason(kind, tuple(lacks), way_out, says)
 
 
 def reason_of_sentence(sentence: str) -> Reason:
@@ -183,16 +186,17 @@ def nearest_reason(missing: Mapping[str, Reason]) -> Reason:
 
 def nothing_scored(missing: Mapping[str, Reason], attacks: Sequence["Attack"]) -> InputError:
     """Error for a recording on which none of `attacks` could be scored; `missing` holds the reason by attack."""
-    found = "no victims"
+    nearest = "no victims"
     if missing:
+        # A baseline alone would score no attack.
         baselines = {attack.name for attack in attacks if attack.baseline}
         of_attacks = {name: reason for name, reason in missing.items() if name not in baselines}
         least = nearest_reason(of_attacks or missing)
         names = ", ".join(name for name, reason in missing.items() if reason == least)
-        found = f"none; the nearest is {names}: {least}"
+        nearest = f"none; the nearest is {names}: {least}"
     return InputError(
         expected="a recording that at least one attack can be scored on",
-        found=found,
+        found=nearest,
         way_out="Name the clients' learner in the recording's manifest and keep its truth/"
         " (docs/reference/recording-format.md), or run an attack of your own: fedleak run DIR --attack PACKAGE.CLASS.",
     )
@@ -200,6 +204,7 @@ def nothing_scored(missing: Mapping[str, Reason], attacks: Sequence["Attack"]) -
 
 def lacks(lacking: Sequence[str]) -> Reason:
     """Reason that a recording lacks needs of an attack: in plain words, and by name what to add to it."""
+    # A need is the name of a field, or of an entry of it: ``FIELD:ENTRY``.
     by_field: dict[str, list[str]] = defaultdict(list)
     for need in lacking:
         field, _, entry = need.partition(":")
@@ -233,4 +238,7 @@ def _remedy(field: str, entries: list[str]) -> str | None:
         return f"record the updates of {', '.join(entries)}"
     if field == "learner":
         return f"{_REMEDIES['algorithm']} (one of the kind {', '.join(entries)})"
-    return _REMEDIES.get("known" if field == "pairs" else field)
+    # Pairs are of messages of known devices.
+    if field == "pairs":
+        field = "known"
+    return _REMEDIES.get(field)

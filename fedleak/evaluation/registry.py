@@ -20,14 +20,14 @@ def check_distinct(kinds: Iterable[type[Attack]]) -> None:
     Raises:
         InputError: two of the classes have one family and name.
     """
-    known: dict[str, type[Attack]] = {}
+    by_name: dict[str, type[Attack]] = {}
     for kind in kinds:
         for name in kind.names():
-            other = known.setdefault(f"{kind.family}/{name}", kind)
-            if other is not kind:
+            first = by_name.setdefault(f"{kind.family}/{name}", kind)
+            if first is not kind:
                 raise InputError(
                     expected="attacks with different families or names",
-                    found=f"{kind.family}/{name} as {_path(other)} and as {_path(kind)}",
+                    found=f"{kind.family}/{name} as {_path(first)} and as {_path(kind)}",
                     way_out="Rename one of the two: `name` or `manipulated_names` of the class.",
                 )
 
@@ -36,26 +36,34 @@ def variants_of(kind: type[Attack]) -> dict[str, type[Attack]]:
     """A subclass of an attack for each of its variants by key, in the module of the attack."""
     if kind.variant_of is not None:
         return {}
-    arguments: dict[str, Any] = {}
+    types: dict[str, Any] = {}
     if dataclasses.is_dataclass(kind):
-        arguments = {one.name: one.type for one in dataclasses.fields(kind)}
+        types = {field.name: field.type for field in dataclasses.fields(kind)}
     module = vars(sys.modules[kind.__module__])
-    found = {}
+    variants = {}
     for key, values in kind.variants.items():
         name = kind.__name__ + key.title().replace("-", "")
+        # A variant is made once, so that its class is the same everywhere.
         if name not in module:
-            attributes = {one: value for one, value in values.items() if one not in arguments}
+            fields = [(argument, types[argument], value) for argument, value in values.items() if argument in types]
+            attributes = {attribute: value for attribute, value in values.items() if attribute not in types}
             module[name] = dataclasses.make_dataclass(
                 name,
-                [(one, arguments[one], value) for one, value in values.items() if one in arguments],
+                fields,
                 bases=(kind,),
-                namespace={"name": f"{kind.name}-{key}", **attributes, "variant_of": kind, "variant_key": key}
-                | {"__doc__": kind.__doc__, "__module__": kind.__module__},
+                namespace={
+                    "name": f"{kind.name}-{key}",
+                    **attributes,
+                    "variant_of": kind,
+                    "variant_key": key,
+                    "__doc__": kind.__doc__,
+                    "__module__": kind.__module__,
+                },
                 frozen=True,
                 kw_only=True,
             )
-        found[key] = module[name]
-    return found
+        variants[key] = module[name]
+    return variants
 
 
 def _path(kind: type[Attack]) -> str:
@@ -66,8 +74,10 @@ _attacks = room("attacks")
 _public = [getattr(_attacks, name) for name in public_names(_attacks)]
 _exported = [kind for kind in _public if not inspect.isabstract(kind)]
 _further = [kind for kind in classes_in(_attacks, Attack) if hasattr(kind, "name") and kind not in _exported]
-KNOWN: list[type[Attack]] = [one for kind in [*_exported, *_further] for one in (kind, *variants_of(kind).values())]
+KNOWN: list[type[Attack]] = []
 """Every attack of this package: those that it exports first, variants after their attack."""
+for _kind in [*_exported, *_further]:
+    KNOWN += [_kind, *variants_of(_kind).values()]
 check_distinct(KNOWN)
 REGISTRY: dict[str, type[Attack]] = {f"{kind.family}/{kind.name}": kind for kind in KNOWN if kind.listed}
 """The attacks that are listed and audited, by ``family/name``."""
@@ -90,13 +100,16 @@ def find(name: str) -> type[Attack]:
     kinds = [kind for kind in KNOWN if family in ("", kind.family)]
     fitting = [kind for kind in kinds if short in (*kind.names(), kind.__name__)]
     if not fitting:
-        names = [*(short for kind in KNOWN for short in kind.names()), *REGISTRY]
-        raise named.unknown_name("the name of an attack, or the path of its class", name, names)
+        names: list[str] = []
+        for kind in KNOWN:
+            names += kind.names()
+        raise named.unknown_name("the name of an attack, or the path of its class", name, [*names, *REGISTRY])
     if len(fitting) > 1:
+        full_names = [f"{kind.family}/{short}" for kind in fitting]
         raise InputError(
             expected="a name that one attack has",
             found=f"{short!r}, which {' and '.join(map(_path, fitting))} have",
-            way_out=f"Give the family too: {' or '.join(f'{kind.family}/{short}' for kind in fitting)}.",
+            way_out=f"Give the family too: {' or '.join(full_names)}.",
         )
     return fitting[0]
 
@@ -135,14 +148,18 @@ def chosen_attacks(
         InputError: both are given, no attack has one of the names, or results could not be distinguished.
     """
     if only is not None:
-        both = ", ".join(str(getattr(one, "name", one)) for one in also)
+        both = ", ".join(str(getattr(attack, "name", attack)) for attack in also)
         require(not also, "attacks to run alone (only), or to add (also)", f"both, also {both}", "Name all with only.")
         chosen = [make_attack(attack) for attack in only]
     else:
         added = {type(attack): attack for attack in map(make_attack, also)}
-        kinds = [kind for kind in REGISTRY.values() if published or not kind.for_comparison]
-        listed = [added.pop(kind) if kind in added else kind() for kind in kinds]
-        chosen = [*listed, *added.values()]
+        chosen = []
+        for kind in REGISTRY.values():
+            if published or not kind.for_comparison:
+                # An attack that is added with other arguments takes the place of its class.
+                attack = added.pop(kind) if kind in added else kind()
+                chosen.append(attack)
+        chosen += added.values()
     check_distinct([type(attack) for attack in chosen])
     return chosen
 
@@ -159,4 +176,6 @@ def _imported(path: str) -> type[Attack]:
     variants = variants_of(kind)
     if key and key not in variants:
         raise named.unknown_name(f"the key of a variant of {path}", key, variants)
-    return variants[key] if key else kind
+    if key:
+        return variants[key]
+    return kind

@@ -27,18 +27,24 @@ def relevant(evaluation: Evaluation, attacks: Sequence[Attack], truth: Collectio
     `truth` has the names in the ground truth.
     """
     evaluation = _without_lonely_baselines(evaluation, attacks)
-    scored = {line.family for line in evaluation.lines.values()}
-    asking = [attack for attack in attacks if set(attack.estimates.truth) - {"clients"}]
-    asking = [attack for attack in asking if "participants" not in attack.threat_model.fields]
-    families = {attack.family for attack in asking} & scored
-    families |= {attack.family for attack in asking if set(attack.estimates.truth) <= set(truth)}
-    fitting = [attack for attack in attacks if attack.family in families | scored]
-    own = {name for attack in fitting for name in (full_name(attack, attacks), attack.name)}
-    own |= evaluation.tracebacks.keys()
+    scored = {info.family for info in evaluation.lines.values()}
+    # Attacks scored by more than who sent what, on single updates.
+    families = set()
+    for attack in attacks:
+        needed_truth = set(attack.estimates.truth)
+        on_sums = "participants" in attack.threat_model.fields
+        asks_for_more = bool(needed_truth - {"clients"}) and not on_sums
+        if asks_for_more and (attack.family in scored or needed_truth <= set(truth)):
+            families.add(attack.family)
+    # Names of the attacks of families that fit, and of those that ended in an exception.
+    fitting_names = set(evaluation.tracebacks)
+    for attack in attacks:
+        if attack.family in families | scored:
+            fitting_names |= {full_name(attack, attacks), attack.name}
     missing: dict[str, Reason] = {}
     unrelated = dict(evaluation.unrelated)
     for name, reason in evaluation.missing.items():
-        fits = name in own or (not families and reason.kind == "unscored")
+        fits = name in fitting_names or (not families and reason.kind == "unscored")
         if fits and reason.kind != "inapplicable":
             missing[name] = reason
         else:
@@ -49,15 +55,23 @@ def relevant(evaluation: Evaluation, attacks: Sequence[Attack], truth: Collectio
 def _without_lonely_baselines(evaluation: Evaluation, attacks: Sequence[Attack]) -> Evaluation:
     """Without the baselines of questions on which attacks were to run and none did."""
     slow = {name for name, reason in evaluation.missing.items() if reason.kind == "slow"}
-    asked = {a.estimates.question() for a in attacks if not a.baseline}
-    asked -= {a.estimates.question() for a in attacks if slow & {a.name, full_name(a, attacks)}}
-    asked -= {line.question for line in evaluation.lines.values() if line.role != "baseline"}
-    lonely = {name for name, line in evaluation.lines.items() if line.role == "baseline" and line.question in asked}
+    # Questions of attacks, without those on which one ran or is slow.
+    questions = {attack.estimates.question() for attack in attacks if not attack.baseline}
+    for attack in attacks:
+        if slow & {attack.name, full_name(attack, attacks)}:
+            questions.discard(attack.estimates.question())
+    for info in evaluation.lines.values():
+        if info.role != "baseline":
+            questions.discard(info.question)
+    baselines = {name: info.question for name, info in evaluation.lines.items() if info.role == "baseline"}
+    lonely = {name for name, question in baselines.items() if question in questions}
     if not lonely:
         return evaluation
 
     def rows(table: pd.DataFrame) -> pd.DataFrame:
-        return table[~table["attack"].isin(lonely)] if len(table) else table
+        if len(table):
+            return table[~table["attack"].isin(lonely)]
+        return table
 
     def entries(by_label: dict[str, Any]) -> dict[str, Any]:
         return {label: value for label, value in by_label.items() if label not in lonely}
@@ -78,10 +92,14 @@ def _without_lonely_baselines(evaluation: Evaluation, attacks: Sequence[Attack])
 def truth_names(recording: Recording) -> set[str]:
     """Names in the ground truth of a recording's first round."""
     first = next(recording.views(victims_per_view=1, rounds=recording.rounds[:1]), None)
-    return set() if first is None else set(recording.truth(first))
+    if first is None:
+        return set()
+    return set(recording.truth(first))
 
 
-def full_name(attack: Attack, others: Iterable[Attack]) -> str:
+def full_name(attack: Attack, attacks: Iterable[Attack]) -> str:
     """Name of an attack, with its family if another attack has the same name."""
-    shared = sum(other.name == attack.name for other in others) > 1
-    return f"{attack.family}/{attack.name}" if shared else attack.name
+    same_name = sum(named.name == attack.name for named in attacks)
+    if same_name > 1:
+        return f"{attack.family}/{attack.name}"
+    return attack.name

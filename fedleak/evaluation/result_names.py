@@ -5,23 +5,30 @@ from typing import Any
 
 SETTING = "setting."
 """Prefix of the columns that identify the cell of a table that a row belongs to, e.g. ``setting.data``."""
-DATA, RUN = SETTING + "data", SETTING + "run"
-"""Settings of every table, and of a page of several runs."""
+DATA = SETTING + "data"
+"""Setting of every table."""
+RUN = SETTING + "run"
+"""Setting of a page of several runs."""
 RESULT: tuple[str, ...] = ("attack", "metric", "mean", "std", "low", "high", "n", "seeds", "seconds_per_victim")
 """Columns of a table of results, besides its settings and the fields of `fedleak.evaluation.scores.AttackInfo`."""
 RATIO = ("ratio", "ratio_low", "ratio_high")
+"""Columns of the ratio of two means, with the ends of its interval."""
 DIFFERENCE: tuple[str, ...] = ("attack", "against", "metric", "mean", "low", "high", "n", "seeds", *RATIO)
 """Columns of a table of paired differences, in addition to its settings."""
 ATTACKS = ("ours", "published")
 """Roles of attacks; the other lines are comparisons."""
 LUCK = "luck"
 """Column of results with the probability of luck, see `fedleak.evaluation.luck`."""
-PROBABILITY, TRUE, ANSWERS = "mean probability", "share true", "answers"
+PROBABILITY = "mean probability"
+TRUE = "share true"
+ANSWERS = "answers"
 """Columns of the table of details of an attack with priors: its reliability."""
 LOSS = "auxiliary-loss"
 """Metric of the model after a round under a defence: its loss on auxiliary examples."""
-CLIENTS, DISTANCE = "clients", "distance"
-"""Columns of class shares over clients: their number, and the mean distance of inferred shares from the true ones."""
+CLIENTS = "clients"
+"""Column of class shares over clients: their number."""
+DISTANCE = "distance"
+"""Column of class shares over clients: the mean distance of inferred shares from the true ones."""
 
 BOUNDS: Mapping[str, str] = {"uniform": "bound", "count": "bound-count", "cascade": "bound-cascade"}
 """Labels of `fedleak.evaluation.steps.bounds.Bounds`, by the prior of the attacks that they bound."""
@@ -38,8 +45,9 @@ MEANING = (
 
 def setting_of(row: Mapping[str, Any]) -> dict[str, Any]:
     """Setting of one row by key, without missing values."""
-    return {
-        str(name).removeprefix(SETTING): value
-        for name, value in row.items()
-        if str(name).startswith(SETTING) and value is not None and value == value
-    }
+    setting = {}
+    for name, value in row.items():
+        # NaN, which differs from itself, is a missing value too.
+        if str(name).startswith(SETTING) and value is not None and value == value:
+            setting[str(name).removeprefix(SETTING)] = value
+    return setting

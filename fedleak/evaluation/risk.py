@@ -57,27 +57,38 @@ def operating_point(candidates: Candidates, allowed: float) -> OperatingPoint | 
 
     There is none without a true or without a false candidate.
     """
-    scores, labels = candidates.scores.double().numpy(), candidates.labels.numpy().astype(bool)
-    positives, negatives = int(labels.sum()), int((~labels).sum())
+    scores = candidates.scores.double().numpy()
+    labels = candidates.labels.numpy().astype(bool)
+    positives = int(labels.sum())
+    negatives = int((~labels).sum())
     if not positives or not negatives:
         return None
-    thresholds, rank = np.unique(-scores, return_inverse=True)  # highest score first
+    # Candidates accepted at each threshold, the highest score first.
+    thresholds, rank = np.unique(-scores, return_inverse=True)
     false = np.bincount(rank[~labels], minlength=len(thresholds)).cumsum()
     true = np.bincount(rank[labels], minlength=len(thresholds)).cumsum()
+    # The last threshold whose false-positive rate is allowed, or -1; then the highest with as many true ones.
     reached = int(np.searchsorted(false / negatives, allowed, side="right")) - 1
-    reached = int(np.searchsorted(true, true[reached])) if reached >= 0 else reached
+    if reached >= 0:
+        reached = int(np.searchsorted(true, true[reached]))
     accepted = rank <= reached
     owners, owner = np.unique(candidates.owners.numpy(), return_inverse=True)
 
     def rate(of: NDArray[np.bool_]) -> Range:
+        """Share of some candidates that are accepted, over the clients who have such."""
         hits = np.bincount(owner[of & accepted], minlength=len(owners)).astype(np.float64)
-        asked = np.bincount(owner[of], minlength=len(owners)).astype(np.float64)
-        hits, asked = hits[asked > 0], asked[asked > 0]
-        mean = MeanOverClients.of_clients(hits / asked, (0.0, 1.0), sizes=asked)
-        return Range(mean.mean, *mean.ends())
+        counts = np.bincount(owner[of], minlength=len(owners)).astype(np.float64)
+        hits = hits[counts > 0]
+        counts = counts[counts > 0]
+        mean = MeanOverClients.of_clients(hits / counts, (0.0, 1.0), sizes=counts)
+        low, high = mean.ends()
+        return Range(mean.mean, low, high)
 
     return OperatingPoint(
-        *(candidates.asks, allowed, rate(~labels), rate(labels)),
+        asks=candidates.asks,
+        allowed=allowed,
+        fpr=rate(~labels),
+        tpr=rate(labels),
         threshold=float(-thresholds[reached]) if reached >= 0 else math.inf,
         candidates=len(scores),
         positives=positives,
@@ -96,6 +107,7 @@ def worst_clients(rows: pd.DataFrame) -> pd.Series[float]:
     """
     clients = crossed(rows).mean(axis=1).dropna()
     lower = len(clients) > 0 and metric(str(rows["metric"].iloc[0])).lower_is_better
+    # A tenth, at least FEWEST, and all if fewer than FEWEST would be left.
     count = max(FEWEST, math.ceil(len(clients) / 10))
     if len(clients) < count + FEWEST:
         count = len(clients)
@@ -127,13 +139,21 @@ def worst_tenth(rows: pd.DataFrame, *, seed: int = 0) -> Range | None:
 
     def mean_of_worst(values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
         ordered = np.sort(values, axis=axis)
-        return np.asarray((ordered[..., :count] if lower else ordered[..., -count:]).mean(axis=axis))
+        worst = ordered[..., :count] if lower else ordered[..., -count:]
+        return np.asarray(worst.mean(axis=axis))
 
     value = float(mean_of_worst(clients, -1))
     low = high = value
+    # Equal values have no spread to resample.
     if np.ptp(clients) > 0:
-        rng = np.random.default_rng(keyed_number(seed, "worst-tenth"))
-        batch = max(1, 2**20 // len(clients))
-        found = bootstrap((clients,), mean_of_worst, n_resamples=2000, batch=batch, method="percentile", rng=rng)
-        low, high = float(found.confidence_interval.low), float(found.confidence_interval.high)
+        resampled = bootstrap(
+            (clients,),
+            mean_of_worst,
+            n_resamples=2000,
+            batch=max(1, 2**20 // len(clients)),  # the memory of a batch is bounded
+            method="percentile",
+            rng=np.random.default_rng(keyed_number(seed, "worst-tenth")),
+        )
+        low = float(resampled.confidence_interval.low)
+        high = float(resampled.confidence_interval.high)
     return Range(value, low, high)

@@ -28,8 +28,10 @@ from fedleak.evaluation.time_budget import OutOfTimeError
 from fedleak.recordings.recorded_learner import recorded_learner
 from fedleak.recordings.recording import Recording, ViewPlace
 
-_VICTIMS_PER_VIEW, _OF_A_RECOMMENDER = 64, 256
-"""Victims of a view. Those of a recommender send few numbers each, so that more of them fit into memory."""
+_VICTIMS_PER_VIEW = 64
+"""Victims of a view."""
+_OF_A_RECOMMENDER = 256
+"""Victims of a view of a recommender: they send few numbers each, so that more of them fit into memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +62,18 @@ def round_groups(plan: AuditPlan) -> list[RoundGroup]:
     clients take minutes and come last.
     """
     single = [attack for attack in plan.attacks if not of_all_messages(attack)]
-    confined = [attack for attack in single if attack.audited_victims is not None and plan.slow != "all"]
-    on_all = [attack for attack in single if attack not in confined]
+    on_all, exact_on_few, others_on_few = [], [], []
+    for attack in single:
+        if attack.audited_victims is None or plan.slow == "all":
+            on_all.append(attack)
+        elif attack.exact:
+            exact_on_few.append(attack)
+        else:
+            others_on_few.append(attack)
     groups = [
-        _on_few_clients(plan, [attack for attack in confined if attack.exact]),
+        _on_few_clients(plan, exact_on_few),
         RoundGroup(attacks=on_all, rounds=plan.attacked_rounds, victims=plan.victims, limits=plan.limits),
-        _on_few_clients(plan, [attack for attack in confined if not attack.exact]),
+        _on_few_clients(plan, others_on_few),
     ]
     return [group for group in groups if group.attacks]
 
@@ -103,6 +111,14 @@ class _Attacked:
     is_late: bool = False
     seconds_needed: float | None = None
 
+    def positions_among(self, senders: Sequence[int]) -> Tensor:
+        """Positions of its victims among the senders of a view."""
+        positions = []
+        for position, sender in enumerate(senders):
+            if self.victims is None or sender in self.victims:
+                positions.append(position)
+        return torch.tensor(positions, dtype=torch.int64)
+
     def give_up(self, seconds_needed: float | None) -> None:
         """Leaves the attack out, which does not fit into the time."""
         self.is_late = True
@@ -118,7 +134,8 @@ class RoundAudit:
     """
 
     def __init__(self, plan: AuditPlan, group: RoundGroup) -> None:
-        self.plan, self.group = plan, group
+        self.plan = plan
+        self.group = group
         self.learner = recorded_learner(plan.recording)
         self.victims_per_view = plan.victims_per_view or _victims_per_view(self.learner)
         self.clients: set[int] | None = None
@@ -129,11 +146,14 @@ class RoundAudit:
         self.missing = {full_name(attack, group.attacks): reason for attack, reason in misfits}
         unfitting = [attack for attack, _ in misfits]
         fitting = [attack for attack in group.attacks if attack not in unfitting]
-        limited = {name: within_first_rounds(plan.recording, most, plan.seed) for name, most in group.limits.items()}
+        # Victims of attacks with a limit, by any of the attack's names; the first of them counts.
+        limited = {}
+        for name, most in group.limits.items():
+            limited[name] = within_first_rounds(plan.recording, most, plan.seed)
         self.attacked: list[_Attacked] = []
         for attack in fitting:
-            limits = [limited[name] for name in attack.names() if name in limited]
-            self.attacked.append(_Attacked(attack, full_name(attack, fitting), limits[0] if limits else None))
+            victims = next((limited[name] for name in attack.names() if name in limited), None)
+            self.attacked.append(_Attacked(attack, full_name(attack, fitting), victims))
 
     def _misfits(self) -> list[tuple[Attack, Reason]]:
         """Attacks that lack something in the first round of the recording, or that are slow, with the reason.
@@ -142,13 +162,14 @@ class RoundAudit:
         """
         recording = self.plan.recording
         first = next(recording.views(victims_per_view=1, rounds=recording.rounds[:1], learner=self.learner), None)
-        reasons: list[tuple[Attack, Reason | None]] = []
+        misfits: list[tuple[Attack, Reason]] = []
         for attack in self.group.attacks:
             reason = None if first is None else unfit(attack, first, recording.truth(first))
             if reason is None and attack.slow and self.group.left_out:
                 reason = slow_reason(attack)
-            reasons.append((attack, reason))
-        return [(attack, reason) for attack, reason in reasons if reason is not None]
+            if reason is not None:
+                misfits.append((attack, reason))
+        return misfits
 
     def jobs(self) -> Iterator[Job]:
         """The jobs of the group: each of its attacks that fit on each view with victims of it."""
@@ -169,8 +190,9 @@ class RoundAudit:
         shown = execution.progress and bool(victims)
         with AttackBar(victims, costs, show=shown, budget=execution.budget) as bar:
             attack_run = AttackRun(self.plan, execution, bar)
-            for place, view in self._views(execution):
-                self._attack_view(view, place, attack_run)
+            for view_place, view in self._views(execution):
+                self._attack_view(view, view_place, attack_run)
+        # An attack that did not fit into the time for all its victims has no results at all.
         missing = dict(self.missing)
         for attacked in self.attacked:
             if attacked.is_late:
@@ -198,8 +220,10 @@ class RoundAudit:
         only: set[ViewPlace] | None = None
         if execution.only is not None:
             names = {attack_key(attacked.attack) for attacked in self.attacked}
-            jobs = [key for key in execution.only if key[0] in names]
-            only = {(number, view) for _, number, view in jobs if number is not None}
+            only = set()
+            for attack_name, number, view_number in execution.only:
+                if attack_name in names and number is not None:
+                    only.add((number, view_number))
         views = recording.views(
             victims_per_view=self.victims_per_view,
             rounds=self.group.rounds,
@@ -214,11 +238,11 @@ class RoundAudit:
             return
         views_of_round = dict.fromkeys(self.group.rounds, 0)
         for view in views:
-            place = view.round, views_of_round[view.round]
+            view_place = view.round, views_of_round[view.round]
             views_of_round[view.round] += 1
-            yield place, view
+            yield view_place, view
 
-    def _attack_view(self, view: RoundView, place: ViewPlace, attack_run: AttackRun) -> None:
+    def _attack_view(self, view: RoundView, view_place: ViewPlace, attack_run: AttackRun) -> None:
         """Runs the attacks on one view: exact ones first, then those that need less time."""
         recording, execution, bar = self.plan.recording, attack_run.execution, attack_run.bar
         truth = recording.truth(view)
@@ -228,13 +252,13 @@ class RoundAudit:
         senders = view.pseudonyms.tolist()
         for attacked in sorted(self.attacked, key=lambda attacked: self._order(attacked, bar)):
             attack = attacked.attack
-            if attacked.is_late or not execution.runs(attack, *place):
+            if attacked.is_late or not execution.runs(attack, *view_place):
                 continue
-            victims = [i for i, sender in enumerate(senders) if attacked.victims is None or sender in attacked.victims]
-            if not victims:
+            victims = attacked.positions_among(senders)
+            if not len(victims):
                 continue
-            places = torch.tensor(victims)
-            part = view.select(places)
+            part = view.select(victims)
+            # An estimate of an earlier start needs no time.
             in_time = attacked.name not in too_slow and execution.budget.left > 0
             if not in_time and not execution.has_estimate(attack, part):
                 attacked.give_up(bar.seconds_of_all(attacked.name))
@@ -244,9 +268,9 @@ class RoundAudit:
                     attack,
                     attacked.name,
                     part,
-                    {name: values[places] for name, values in truth.items()},
+                    {name: values[victims] for name, values in truth.items()},
                     setting,
-                    None if unscored is None else unscored[places],
+                    None if unscored is None else unscored[victims],
                 )
             except OutOfTimeError as error:
                 attacked.give_up(error.seconds)
@@ -254,21 +278,30 @@ class RoundAudit:
                 append(attacked.evaluations, evaluation)
 
     def _order(self, attacked: _Attacked, bar: AttackBar) -> tuple[bool, float]:
-        """Place of an attack among those on a view; of unknown time, its number of victims decides."""
+        """Rank of an attack among those on a view; of unknown time, its number of victims decides."""
         seconds = bar.seconds_of(attacked.name)
-        return not attacked.attack.exact, float(bar.victims_of(attacked.name)) if seconds is None else seconds
+        if seconds is None:
+            seconds = float(bar.victims_of(attacked.name))
+        return not attacked.attack.exact, seconds
 
     def _unscored(self, view: RoundView) -> Tensor | None:
         """``(V,)`` mask of the victims of a view whose scores a step leaves undefined; None for none."""
-        masks = [step.unscored(view) for step in self.plan.steps]
-        known = [mask for mask in masks if mask is not None]
-        return torch.stack(known).any(0) if known else None
+        masks = []
+        for step in self.plan.steps:
+            mask = step.unscored(view)
+            if mask is not None:
+                masks.append(mask)
+        if masks:
+            return torch.stack(masks).any(0)
+        return None
 
 
 def _victims_per_view(learner: ClientAlgorithm | None) -> int:
     """Victims of a view that fit into memory."""
     is_recommender = isinstance(learner, RankingAlgorithm | FOLtRESAlgorithm | MFAlgorithm)
-    return _OF_A_RECOMMENDER if is_recommender else _VICTIMS_PER_VIEW
+    if is_recommender:
+        return _OF_A_RECOMMENDER
+    return _VICTIMS_PER_VIEW
 
 
 def within_first_rounds(recording: Recording, victims: int, seed: int) -> set[int]:

@@ -2,8 +2,7 @@
 
 import functools
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
@@ -12,132 +11,35 @@ import pandas as pd
 from pydantic import (
     AfterValidator,
     BaseModel,
-    ConfigDict,
     Field,
     PlainSerializer,
     TypeAdapter,
     ValidationError,
-    field_validator,
 )
 
 from fedleak.core.errors import InputError, require
 from fedleak.core.io.files import write_whole
 from fedleak.evaluation.attack_descriptions import know_metrics
 from fedleak.evaluation.reasons import Reason, reason_of_sentence
-from fedleak.evaluation.result_names import ATTACKS, DIFFERENCE, LUCK, RATIO, RESULT
-from fedleak.evaluation.scores import SETTING, from_records, records, setting_of
+from fedleak.evaluation.result_names import DIFFERENCE, LUCK, RESULT
+from fedleak.evaluation.run_rows import STRICT, DifferenceRow, ResultRow, Value, table_of_rows
+from fedleak.evaluation.scores import records
 
 RESULTS = "results.json"
 """Name of the file of results in the folder of a run: it is written for programs of others, and never read again."""
 FORMAT = 1
+"""Version of the file's format."""
 _LINE = (
     *("name", "variant", "with_prior", "role", "comparison", "family", "question"),
     *("sees", "knows", "active", "tells", "unbounded"),
 )
 _COLUMNS = (*RESULT, LUCK, *_LINE, "paper", "source")
-_STRICT = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
-"""Unknown keys, of another version, are dropped."""
-
-Value = str | int | float | bool | None
-Number = Annotated[float | None, AfterValidator(lambda value: math.nan if value is None else value)]
-"""A number, null for NaN."""
 
 
-class _Paper(BaseModel):
-    model_config = _STRICT
-    value: float
-    source: str
-
-
-class _Threat(BaseModel):
-    model_config = _STRICT
-    sees: str
-    knows: str
-    active: bool
-
-
-class _Numbers(BaseModel):
-    """Numbers of one attack, setting and metric."""
-
-    model_config = _STRICT
-    attack: str
-    setting: dict[str, Value]
-    metric: str
-    mean: Number
-    ci95: tuple[Number, Number]
-    n: int
-    seeds: int = 1
-
-    @field_validator("setting")
-    @classmethod
-    def _no_number_too_large(cls, setting: dict[str, Value]) -> dict[str, Value]:
-        for value in setting.values():
-            float(0 if value is None or isinstance(value, str) else value)  # pandas cannot hold larger integers
-        return setting
-
-    @classmethod
-    def fields_of(cls, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Fields with a column of the same name, None for NaN; the setting and the interval."""
-        same = {name: row[name] if row[name] == row[name] else None for name in cls.model_fields if name in row}
-        return {**same, "setting": setting_of(row), "ci95": (row["low"], row["high"])}
-
-    def row(self) -> dict[str, Any]:
-        """Row of a table of results, with setting columns."""
-        low, high = self.ci95
-        same = self.model_dump(exclude={"setting", "ci95"})
-        return {**same, "low": low, "high": high, **{SETTING + key: value for key, value in self.setting.items()}}
-
-
-class _Result(_Numbers):
-    std: Number
-    seconds_per_victim: Number
-    paper: _Paper | None
-    baseline: bool = False
-    threat_model: _Threat | None = None
-    name: str = ""
-    variant: str | None = None
-    with_prior: bool = False
-    family: str | None = None
-    role: str | None = None
-    comparison: str = ""
-    question: str | None = None
-    tells: str = ""
-    unbounded: str = ""
-    luck: Number = math.nan
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> "_Result":
-        value, threat = row.get("paper"), {name: row[name] for name in ("sees", "knows", "active")}
-        paper = None if value is None or value != value else _Paper.model_construct(value=value, source=row["source"])
-        known = _Threat.model_construct(**threat) if row["sees"] or row["knows"] else None
-        fields = {**cls.fields_of(row), "baseline": row["role"] not in ATTACKS, "paper": paper, "threat_model": known}
-        return cls.model_construct(**fields)
-
-    def row(self) -> dict[str, Any]:
-        row = super().row()
-        threat, paper, baseline = row.pop("threat_model"), row.pop("paper"), row.pop("baseline")
-        row |= threat or {"sees": "", "knows": "", "active": False}
-        row |= {"paper": paper["value"], "source": paper["source"]} if paper else {"paper": math.nan, "source": None}
-        return {**row, "role": self.role or ("baseline" if baseline else "ours")}
-
-
-class _Difference(_Numbers):
-    against: str
-    ratio: tuple[Number, Number, Number] = (math.nan, math.nan, math.nan)
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> "_Difference":
-        ratio = tuple(row.get(name, math.nan) for name in RATIO)
-        return cls.model_construct(**{**cls.fields_of(row), "ratio": ratio})
-
-    def row(self) -> dict[str, Any]:
-        return {**super().row(), **dict(zip(RATIO, self.ratio, strict=True))}
-
-
-class Place(BaseModel):
+class RecordedLine(BaseModel):
     """Place in a recording: the line of one of its files that names a round, and the shards of that round."""
 
-    model_config = _STRICT
+    model_config = STRICT
     round: int | None
     file: str
     line: Annotated[int, Field(ge=1)]
@@ -147,16 +49,10 @@ class Place(BaseModel):
 class Recorded(BaseModel):
     """Recording that was attacked: its folder, its hash, and a place for each verdict of the gate, in its order."""
 
-    model_config = _STRICT
+    model_config = STRICT
     folder: str
     sha256: str
-    places: list[Place]
-
-
-def _table(columns: tuple[str, ...], entries: Sequence[_Numbers]) -> pd.DataFrame:
-    rows = [entry.row() for entry in entries]
-    settings = dict.fromkeys(name for row in rows for name in row if name.startswith(SETTING))
-    return from_records(rows, [*columns, *settings]).astype({"n": "int64", "seeds": "int64"})
+    places: list[RecordedLine]
 
 
 def _fingerprint(data: dict[str, str]) -> dict[str, str]:
@@ -184,10 +80,13 @@ def _verdicts(gate: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Verdicts whose fields are those of `fedleak.evaluation.gate.Verdict`, because every report shows them."""
     for verdict in gate:
         limit = verdict.get("limit")
-        numeric = isinstance(limit, int | float) and not isinstance(limit, bool)
-        texts = all(isinstance(verdict.get(name), str) for name in _TEXTS)
-        others = all(verdict.get(name) is None or isinstance(verdict[name], kind) for name, kind in _MAY_LACK.items())
-        if not (numeric and texts and others and verdict.get("verdict") in _OUTCOMES):
+        is_number = isinstance(limit, int | float) and not isinstance(limit, bool)
+        has_texts = all(isinstance(verdict.get(name), str) for name in _TEXTS)
+        has_kinds = True
+        for name, kind in _MAY_LACK.items():
+            if verdict.get(name) is not None and not isinstance(verdict[name], kind):
+                has_kinds = False
+        if not (is_number and has_texts and has_kinds and verdict.get("verdict") in _OUTCOMES):
             raise ValueError(f"a verdict with other fields: {str(verdict)[:100]}")
         float(limit or 0)  # an integer may be too large
     return gate
@@ -209,14 +108,14 @@ else:
     # The file has the sentences; who needs the fields, reads evaluation.json.
     _Reasons = Annotated[dict[str, str], AfterValidator(_reasons_of), PlainSerializer(_sentences_of)]
     _Results = Annotated[
-        list[_Result],
-        AfterValidator(functools.partial(_table, _COLUMNS)),
-        PlainSerializer(lambda table: [_Result.of(row) for row in records(table)]),
+        list[ResultRow],
+        AfterValidator(functools.partial(table_of_rows, _COLUMNS)),
+        PlainSerializer(lambda table: [ResultRow.of(row) for row in records(table)]),
     ]
     _Differences = Annotated[
-        list[_Difference],
-        AfterValidator(functools.partial(_table, DIFFERENCE)),
-        PlainSerializer(lambda table: [_Difference.of(row) for row in records(table)]),
+        list[DifferenceRow],
+        AfterValidator(functools.partial(table_of_rows, DIFFERENCE)),
+        PlainSerializer(lambda table: [DifferenceRow.of(row) for row in records(table)]),
     ]
 
 
@@ -257,7 +156,7 @@ class Run:
         format: version of the file.
     """
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     experiment: str
     command: str
@@ -343,8 +242,8 @@ def read_published(path: Path) -> Run:
         return Run.of_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        found = f"{place or 'the file'}: {first['msg']}, {first['input']!r:.60} in {path}"
+        field_path = ".".join(map(str, first["loc"]))
+        defect = f"{field_path or 'the file'}: {first['msg']}, {first['input']!r:.60} in {path}"
     except (OSError, OverflowError) as error:
-        found = f"{error!s:.200} in {path}"
-    raise InputError(expected=f"a {RESULTS} of format {FORMAT}", found=found, way_out=way_out)
+        defect = f"{error!s:.200} in {path}"
+    raise InputError(expected=f"a {RESULTS} of format {FORMAT}", found=defect, way_out=way_out)

@@ -35,7 +35,10 @@ _PROFILE = ("true", "inferred", "low", "high")
 
 def append(evaluations: list[Evaluation], new: Evaluation) -> None:
     """Appends the evaluation of an attack's next view, without candidates and answers if earlier ones have enough."""
-    if sum(len(c.scores) for one in evaluations for c in one.candidates.values()) >= MOST_CANDIDATES:
+    candidates = 0
+    for earlier in evaluations:
+        candidates += sum(len(of_label.scores) for of_label in earlier.candidates.values())
+    if candidates >= MOST_CANDIDATES:
         new.candidates, new.answers = {}, {}
     evaluations.append(new)
 
@@ -83,12 +86,16 @@ def estimate_of(attack: Attack, view: View, *, seed: int, store: EstimateStore |
         InputError: the attack is defective.
     """
     name = attack.label(view)
-    if store is not None and (stored := store.read(attack, name, view)) is not None:
-        return stored
+    if store is not None:
+        stored = store.read(attack, name, view)
+        if stored is not None:
+            return stored
+    # Draws of an attack on some clients do not depend on which other views there are, but on its first client.
     first_victim = (int(view.pseudonyms[0]) % 2**31,) if attack.view is RoundView else ()
+    generator = generator_for(seed, name, view.round, *first_victim)
     view.shared.start_attack()
     start = time.perf_counter()
-    estimate = infer(attack, view, generator_for(seed, name, view.round, *first_victim))
+    estimate = infer(attack, view, generator)
     seconds = time.perf_counter() - start + view.shared.seconds_before
     if store is not None:
         store.write(attack, name, view, estimate, seconds)
@@ -119,45 +126,50 @@ def attack_view(
     estimate, seconds_of_view = estimate_of(attack, view, seed=seed, store=store)
     seconds = seconds_of_view / max(view.victims, 1)
     scores = _scored(attack, estimate, view, truth)
-    victims = scores.units is None
-    place = Place(
+    # Scores are of the view's victims, or of the users of a history, who have none of their attributes.
+    of_victims = scores.units is None
+    context = ScoreContext(
         setting=setting,
         seed=seed,
         round=view.round,
         victims=view.pseudonyms if scores.units is None else scores.units,
-        people=truth.get("clients") if victims else None,
-        messages=view.messages.tolist() if view.messages is not None and victims else None,
-        unscored=unscored if victims else None,
+        people=truth.get("clients") if of_victims else None,
+        messages=view.messages.tolist() if view.messages is not None and of_victims else None,
+        unscored=unscored if of_victims else None,
         capacity=_of_units(update_bits(view), truth, scores.units),
         epsilon=_of_units(pure_epsilon(view), truth, scores.units),
     )
     if "bits" in scores.metrics:
-        scores = dataclasses.replace(
-            scores, metrics={**scores.metrics, **bounds(scores.metrics["bits"], place.capacity)}
-        )
-    found = tabulated(label, scores, place, info=line_of(attack, view), seconds=seconds)
+        metrics = {**scores.metrics, **bounds(scores.metrics["bits"], context.capacity)}
+        scores = dataclasses.replace(scores, metrics=metrics)
+    evaluation = tabulated(label, scores, context, info=line_of(attack, view), seconds=seconds)
     if scores.answers is not None:
-        found.answers[label] = [Answered(attack, scores.answers, place, found.lines[label], seconds, scores.settings)]
-    return found
+        info = evaluation.lines[label]
+        answers = AttackAnswers(attack, scores.answers, context, info, seconds, scores.settings)
+        evaluation.answers[label] = [answers]
+    return evaluation
 
 
 def bounds(bits: Tensor, capacity: Tensor) -> dict[str, Tensor]:
     """``(V,)`` most bits and the share of them that ``bits (V,)`` are; empty where no bound is known."""
-    return {"bits-bound": capacity, "bits-share": bits / capacity} if bool(capacity.isfinite().all()) else {}
+    if not bool(capacity.isfinite().all()):
+        return {}
+    return {"bits-bound": capacity, "bits-share": bits / capacity}
 
 
 def _of_units(values: Tensor, truth: Mapping[str, Tensor], units: Tensor | None) -> Tensor:
     """``(V,)`` values of the updates of each victim, or of each user of a history: the sum over its messages."""
     if units is None:
         return values
-    owners = next((truth[name] for name in ("user", "clients") if name in truth), None)
-    if owners is None:
-        return torch.full((len(units),), torch.inf, dtype=torch.float64)
-    return torch.where(owners == units[:, None], values, 0.0).sum(1)
+    for name in ("user", "clients"):
+        if name in truth:
+            return torch.where(truth[name] == units[:, None], values, 0.0).sum(1)
+    # Without knowing whose the messages are, nothing is known of a user's sum.
+    return torch.full((len(units),), torch.inf, dtype=torch.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class ScoreContext:
     """Where the scores of an estimate belong in the table.
 
     Attributes:
@@ -184,68 +196,80 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Answered:
+class AttackAnswers:
     """What an attack's estimate says of the answers, where its scores belong, and their further settings."""
 
     attack: Attack
     answers: Choices | Quantities
-    place: Place
+    context: ScoreContext
     info: AttackInfo
     seconds: float
     settings: Mapping[str, Sequence[str | int]] = field(default_factory=dict)
 
 
-def tabulated(label: str, scores: Scores, place: Place, *, info: AttackInfo, seconds: float) -> Evaluation:
+def tabulated(label: str, scores: Scores, context: ScoreContext, *, info: AttackInfo, seconds: float) -> Evaluation:
     """Scores of one estimate as an evaluation."""
-    scores = scores if place.unscored is None else scores.without(place.unscored)
-    metrics = {**scores.metrics, **successes(scores.metrics, place.setting)}
+    if context.unscored is not None:
+        scores = scores.without(context.unscored)
+    metrics = {**scores.metrics, **successes(scores.metrics, context.setting)}
     evaluation = Evaluation(lines={label: info})
     evaluation.scores = score_table(
         label,
         metrics,
-        victims=place.victims,
-        people=place.people,
+        victims=context.victims,
+        people=context.people,
         items=0 if scores.items is None else scores.items,
         positives=0 if scores.positives is None else scores.positives,
         influences=scores.influences,
         seconds=seconds,
-        setting=place.setting,
-        seed=place.seed,
-        round=place.round,
+        setting=context.setting,
+        seed=context.seed,
+        round=context.round,
     )
-    if place.messages is not None:
-        evaluation.scores = with_setting(evaluation.scores, rounds=place.messages * len(metrics))
+    # A table has the rows of each metric one after another, so a column of victims is repeated for each.
+    if context.messages is not None:
+        evaluation.scores = with_setting(evaluation.scores, rounds=context.messages * len(metrics))
     if scores.settings:
         settings = {key: list(values) * len(metrics) for key, values in scores.settings.items()}
         evaluation.scores = with_setting(evaluation.scores, **settings)
-    curves = None if scores.roc is None else scores.roc[~scores.roc.isnan().any(1)].double()
-    if curves is not None and len(curves):
-        evaluation.roc[label] = curves.sum(0).cpu().numpy(), len(curves)
+    _add_what_no_metric_shows(evaluation, label, scores, context)
+    return evaluation
+
+
+def _add_what_no_metric_shows(evaluation: Evaluation, label: str, scores: Scores, context: ScoreContext) -> None:
+    """Adds curves, candidates, class shares, pictures and details of an estimate to its evaluation."""
+    # The sum of the defined curves and their number, of which later the mean is taken over all views.
+    if scores.roc is not None:
+        curves = scores.roc[~scores.roc.isnan().any(1)].double()
+        if len(curves):
+            evaluation.roc[label] = curves.sum(0).cpu().numpy(), len(curves)
     if scores.candidates is not None:
         owners = scores.candidates.owners
         if scores.units is None:
-            owners = (place.victims if place.people is None else place.people)[owners]
+            numbers = context.victims if context.people is None else context.people
+            owners = numbers[owners]
         evaluation.candidates[label] = dataclasses.replace(scores.candidates, owners=owners)
     if scores.profiles is not None:
-        evaluation.profiles = _profile_table(label, scores.profiles, place)
+        evaluation.profiles = _profile_table(label, scores.profiles, context)
     if scores.reconstruction is not None:
         evaluation.pictures[label] = scores.reconstruction.as_arrays()
     if scores.details:
         evaluation.details[label] = from_records(scores.details)
-    return evaluation
 
 
 def _scored(attack: Attack, estimate: Estimate, view: View, truth: Mapping[str, Tensor]) -> Scores:
+    """Scores of an estimate, checked: metrics of its kind, one value per victim, within the span of each metric."""
     scores = estimate.score(view, truth)
-    unknown = set(scores.metrics) - set(estimate.metric_names())
+    undeclared = set(scores.metrics) - set(estimate.metric_names())
     size = view.victims if scores.units is None else len(scores.units)
-    wrong = [name for name, value in scores.metrics.items() if tuple(value.shape) != (size,)]
-    if unknown or wrong:
+    misshapen = [name for name, values in scores.metrics.items() if tuple(values.shape) != (size,)]
+    if undeclared or misshapen:
         raise InputError(
             expected=f"metrics {', '.join(estimate.metric_names())} of shape ({size},) from {type(estimate).__name__}",
-            found=f"{', '.join(sorted(unknown) or wrong)} of attack {attack.name}",
+            found=f"{', '.join(sorted(undeclared) or misshapen)} of attack {attack.name}",
             way_out="Add the metric to the class attribute `metrics`, or return one value per victim.",
         )
+    # Single values of a metric with influences (jackknife pseudo-values) may lie beyond its span.
     for name, values in scores.metrics.items():
         if name not in scores.influences:
             _check_span(attack, name, values)
@@ -259,8 +283,8 @@ def _check_span(attack: Attack, name: str, values: Tensor) -> None:
         AttackError: one does not.
     """
     least, most = metric(name).span or ANY
-    known = values[~values.isnan()].double()
-    beyond = known[(known < least - _SPAN_TOLERANCE) | (known > most + _SPAN_TOLERANCE)]
+    defined = values[~values.isnan()].double()
+    beyond = defined[(defined < least - _SPAN_TOLERANCE) | (defined > most + _SPAN_TOLERANCE)]
     if len(beyond):
         raise AttackError(
             expected=f"values of {name} of attack {attack.name} within its span, {least:g} to {most:g}",
@@ -276,14 +300,15 @@ def successes(metrics: Mapping[str, Tensor], setting: Mapping[str, Any]) -> dict
     return {"success": (metrics["error"] <= setting["tolerance"]).double()}
 
 
-def _profile_table(label: str, profiles: Tensor, place: Place) -> pd.DataFrame:
+def _profile_table(label: str, profiles: Tensor, context: ScoreContext) -> pd.DataFrame:
     """Rows of class shares, one per victim and class, from ``(V, K, 4)``."""
     count, classes, _ = profiles.shape
     columns: dict[str, list[int] | list[float]] = {
-        "victim": place.victims.repeat_interleave(classes).tolist(),
+        "victim": context.victims.repeat_interleave(classes).tolist(),
         "class": torch.arange(classes).repeat(count).tolist(),
     }
-    for name, values in zip(_PROFILE, profiles.reshape(-1, 4).T, strict=True):
+    by_column = profiles.reshape(-1, 4).T
+    for name, values in zip(_PROFILE, by_column, strict=True):
         columns[name] = values.tolist()
-    table = pd.DataFrame(columns).assign(attack=label, seed=place.seed, round=place.round)
-    return with_setting(table, **place.setting)
+    table = pd.DataFrame(columns).assign(attack=label, seed=context.seed, round=context.round)
+    return with_setting(table, **context.setting)

@@ -8,7 +8,10 @@ were parsed and are escaped again.
 import re
 from xml.etree import ElementTree
 
-_SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+_SVG = "http://www.w3.org/2000/svg"
+"""Namespace of SVG."""
+_XLINK = "http://www.w3.org/1999/xlink"
+"""Namespace of its references."""
 _ELEMENTS = frozenset(
     {
         *("svg", "defs", "g", "title", "desc", "style", "clipPath", "mask", "pattern", "symbol", "use", "image"),
@@ -33,6 +36,7 @@ _ATTRIBUTES = frozenset(
 _INSIDE = re.compile(r"#[\w.:-]+")
 """Reference to an element of the same file."""
 _PICTURE = re.compile(r"data:image/png;base64,[A-Za-z0-9+/=\s]*")
+"""Picture that is part of the file itself; a PNG holds no script."""
 _FUNCTION = re.compile(r"([\w-]*)\s*\(([^)]*)")
 """Function in a style or an attribute, with what stands in its parentheses; a browser closes them at the end."""
 _FUNCTIONS = frozenset({"matrix", "rotate", "scale", "skewX", "skewY", "translate", "rgb", "rgba", "url"})

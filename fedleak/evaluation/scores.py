@@ -78,7 +78,8 @@ class AttackInfo:
     def after(self, earlier: "AttackInfo | None") -> "AttackInfo":
         """The same, with the reasons of earlier views."""
         earlier_reasons = () if earlier is None else earlier.unbounded
-        return dataclasses.replace(self, unbounded=tuple(dict.fromkeys([*earlier_reasons, *self.unbounded])))
+        reasons = dict.fromkeys([*earlier_reasons, *self.unbounded])
+        return dataclasses.replace(self, unbounded=tuple(reasons))
 
     def columns(self) -> dict[str, Any]:
         """The fields as columns of a table of results, with one text for all reasons."""
@@ -115,13 +116,19 @@ def score_table(
         seconds: seconds per victim.
     """
     victims = np.asarray(victims).reshape(-1)
-    size, influences = len(victims), influences or {}
+    size = len(victims)
+    influences = influences or {}
 
     def of_each(values: ArrayLike) -> np.ndarray[Any, Any]:
+        """Values of the victims, once for each metric."""
         return np.tile(np.broadcast_to(np.asarray(values), size), len(metrics))
 
-    def by_metric(values: Iterable[ArrayLike]) -> np.ndarray[Any, Any]:
-        return np.concatenate([np.zeros(0), *(np.broadcast_to(np.asarray(own, dtype=float), size) for own in values)])
+    def by_metric(values_of_metrics: Iterable[ArrayLike]) -> np.ndarray[Any, Any]:
+        """Values of the victims by the first metric, then by the next."""
+        columns = [np.zeros(0)]
+        for values in values_of_metrics:
+            columns.append(np.broadcast_to(np.asarray(values, dtype=float), size))
+        return np.concatenate(columns)
 
     columns: dict[str, Any] = {
         "attack": attack,
@@ -136,8 +143,12 @@ def score_table(
         "influence": by_metric(influences.get(name, np.nan) for name in metrics),
         "seconds": seconds,
     }
-    made = pd.DataFrame(columns, index=range(size * len(metrics))).astype(SCHEMA)
-    return made.assign(**{SETTING + key: pd.Series([own] * len(made), dtype=object) for key, own in setting.items()})
+    table = pd.DataFrame(columns, index=range(size * len(metrics))).astype(SCHEMA)
+    # Lists and dictionaries are values of a setting too, so each row gets the whole value.
+    settings = {}
+    for key, value in setting.items():
+        settings[SETTING + key] = pd.Series([value] * len(table), dtype=object)
+    return table.assign(**settings)
 
 
 def concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -150,9 +161,10 @@ def concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 def stacked(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Concatenation of tables with any columns; a setting that a table lacks is None in its rows."""
-    whole = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
-    settings = whole[setting_columns(whole)].astype(object)
-    return whole.assign(**settings.where(settings.notna(), None))
+    with_rows = [table for table in tables if len(table)]
+    table = pd.concat(with_rows or tables[:1], ignore_index=True)
+    settings = table[setting_columns(table)].astype(object)
+    return table.assign(**settings.where(settings.notna(), None))
 
 
 def setting_columns(table: pd.DataFrame) -> list[str]:
@@ -162,26 +174,44 @@ def setting_columns(table: pd.DataFrame) -> list[str]:
 
 def rows_of(scores: pd.DataFrame, row: Mapping[str, object]) -> pd.DataFrame:
     """Rows of the attack, metric and setting of a row of results."""
-    kept = (scores["attack"] == row["attack"]) & (scores["metric"] == row["metric"])
-    for name in (column for column in setting_columns(scores) if column in row):
-        kept &= scores[name].map(repr) == repr(row[name])
-    return scores[kept]
+    is_same = (scores["attack"] == row["attack"]) & (scores["metric"] == row["metric"])
+    for name in setting_columns(scores):
+        # By text: lists are equal as texts, and 1 is not True.
+        if name in row:
+            is_same &= scores[name].map(repr) == repr(row[name])
+    return scores[is_same]
 
 
 def from_records(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> pd.DataFrame:
     """Table of rows; strings and settings keep their types (10 does not become 10.0), missing ones are None."""
-    made = {}
-    for name in dict.fromkeys(name for row in rows for name in row) if columns is None else columns:
+    if columns is None:
+        names: dict[str, None] = {}
+        for row in rows:
+            names.update(dict.fromkeys(row))
+        columns = list(names)
+    series = {}
+    for name in columns:
         values = [row.get(name) for row in rows]
-        plain = name.startswith(SETTING) or any(isinstance(value, str) for value in values)
-        kept = [None if value != value else value for value in values]
-        made[name] = pd.Series(kept, dtype=object) if plain else pd.Series(values)
-    return pd.DataFrame(made)
+        if name.startswith(SETTING) or any(isinstance(value, str) for value in values):
+            series[name] = pd.Series([_without_nan(value) for value in values], dtype=object)
+        else:
+            series[name] = pd.Series(values)
+    return pd.DataFrame(series)
+
+
+def _without_nan(value: Any) -> Any:
+    """A value, None for NaN, the only one that differs from itself."""
+    if value != value:
+        return None
+    return value
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows as dictionaries by column."""
-    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+    rows = []
+    for row in table.to_dict("records"):
+        rows.append({str(name): value for name, value in row.items()})
+    return rows
 
 
 def plain_records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -191,23 +221,35 @@ def plain_records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 def with_setting(table: pd.DataFrame, **setting: Any) -> pd.DataFrame:
     """The same rows with more setting columns, each one value or ``(N,)``."""
-    many = (pd.Series, np.ndarray, list)
-    values = {key: list(value) if isinstance(value, many) else [value] * len(table) for key, value in setting.items()}
-    columns = {SETTING + key: pd.Series(own, index=table.index, dtype=object) for key, own in values.items()}
+    columns = {}
+    for key, value in setting.items():
+        is_column = isinstance(value, (pd.Series, np.ndarray, list))
+        values = list(value) if is_column else [value] * len(table)
+        columns[SETTING + key] = pd.Series(values, index=table.index, dtype=object)
     return table.assign(**columns)
 
 
 def differing(table: pd.DataFrame) -> set[str]:
     """Setting keys that do not have the same value in all rows."""
-    columns = setting_columns(table)
-    return {name.removeprefix(SETTING) for name in columns if table[name].map(repr).nunique(dropna=False) > 1}
+    keys = set()
+    for name in setting_columns(table):
+        if table[name].map(repr).nunique(dropna=False) > 1:
+            keys.add(name.removeprefix(SETTING))
+    return keys
 
 
 def describe(setting: Mapping[str, Any], keys: Collection[str] | None = None) -> str:
     """Label of a setting, with all keys or only the given ones; a run named after its data needs no second name."""
-    kept = {key: value for key, value in setting.items() if keys is None or key in keys}
-    kept = {key: value for key, value in kept.items() if key != "run" or value != kept.get("data")}
-    return ", ".join(str(value) if key in _WITHOUT_KEY else f"{key} {value}" for key, value in kept.items())
+    described = {key: value for key, value in setting.items() if keys is None or key in keys}
+    words = []
+    for key, value in described.items():
+        if key == "run" and value == described.get("data"):
+            continue
+        if key in _WITHOUT_KEY:
+            words.append(str(value))
+        else:
+            words.append(f"{key} {value}")
+    return ", ".join(words)
 
 
 def number(value: float) -> str:
@@ -218,4 +260,6 @@ def number(value: float) -> str:
     """
     if abs(value) < _ROUNDING:
         return "0.000"
-    return f"{value:.1e}" if abs(value) < 0.0005 else f"{value:.3f}"
+    if abs(value) < 0.0005:
+        return f"{value:.1e}"
+    return f"{value:.3f}"

@@ -18,7 +18,9 @@ from torch import Tensor
 Classifier = Literal["knn", "logistic", "forest"]
 CLASSIFIERS: tuple[Classifier, ...] = get_args(Classifier)
 _FOLDS = 5
+"""Folds of the cross-validation."""
 _NEIGHBOURS = 15
+"""Neighbours that vote on an update."""
 
 
 def correctly_classified(honest: Tensor, manipulated: Tensor, classifier: Classifier, *, seed: int) -> Tensor:
@@ -44,14 +46,14 @@ def correctly_classified(honest: Tensor, manipulated: Tensor, classifier: Classi
     }
     count = len(honest)
     truth = np.repeat([0, 1], count)
-    found = cross_val_predict(
+    predicted = cross_val_predict(
         make_pipeline(StandardScaler(), classifiers[classifier]),
         torch.cat([honest, manipulated]).double().numpy(),
         truth,
-        groups=np.tile(np.arange(count), 2),
+        groups=np.tile(np.arange(count), 2),  # a client's two updates are in one fold
         cv=GroupKFold(_FOLDS),
     )
-    return torch.from_numpy(found == truth).double().reshape(2, count).mean(0)
+    return torch.from_numpy(predicted == truth).double().reshape(2, count).mean(0)
 
 
 def embeddings(
@@ -69,7 +71,8 @@ def embeddings(
     both = torch.cat([honest, manipulated]).double().numpy()
     maps = {}
     for perplexity in perplexities:
-        made = TSNE(n_components=2, perplexity=perplexity, init="pca", random_state=seed).fit_transform(both)
-        first, second = torch.from_numpy(made).tensor_split([len(honest)])
+        tsne = TSNE(n_components=2, perplexity=perplexity, init="pca", random_state=seed)
+        points = torch.from_numpy(tsne.fit_transform(both))
+        first, second = points.tensor_split([len(honest)])
         maps[f"perplexity {perplexity:g}"] = first, second
     return maps

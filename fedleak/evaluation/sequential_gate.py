@@ -54,9 +54,11 @@ class LimitState:
             return f"{self.limit}: no attack has measured it"
         if self.verdict == "unmeasured":
             return f"{self.limit}: {self.attack} has not measured it in this round"
-        ends = " to ".join("?" if end is None else f"{end:.3f}" for end in (self.low, self.high))
+        low = "?" if self.low is None else f"{self.low:.3f}"
+        high = "?" if self.high is None else f"{self.high:.3f}"
         return (
-            f"{self.limit} {self.value:.3f} ({ends}, n = {self.n}), limit {self.at:g}: {self.verdict} ({self.attack})"
+            f"{self.limit} {self.value:.3f} ({low} to {high}, n = {self.n}), limit {self.at:g}: {self.verdict}"
+            f" ({self.attack})"
         )
 
 
@@ -88,21 +90,23 @@ class RoundScores:
 def scores_of_round(evaluation: Evaluation, metrics: Iterable[str]) -> list[RoundScores]:
     """Scores of the attacks, without baselines and references, in the evaluation of one round."""
     scores = evaluation.scores
+    scores = scores[scores["metric"].isin({*metrics})]
     of_round = []
-    for (attack, name), rows in scores[scores["metric"].isin({*metrics})].groupby(["attack", "metric"], sort=False):
-        line = evaluation.lines.get(str(attack))
-        if line is None or line.role not in ATTACKS:
+    for (attack, name), rows in scores.groupby(["attack", "metric"], sort=False):
+        info = evaluation.lines.get(str(attack))
+        if info is None or info.role not in ATTACKS:
             continue
+        # A person with several messages in the round has the mean of their values.
         people = rows.groupby("person", sort=False).agg(victim=("victim", "first"), value=("value", "mean"))
         of_round.append(
             RoundScores(
                 attack=str(attack),
                 metric=str(name),
-                family=line.family or "",
-                inferred=line.tells,
-                victims=[int(one) for one in people["victim"]],
-                persons=[int(one) for one in people.index],
-                values=[float(one) for one in people["value"]],
+                family=info.family or "",
+                inferred=info.tells,
+                victims=[int(pseudonym) for pseudonym in people["victim"]],
+                persons=[int(person) for person in people.index],
+                values=[float(value) for value in people["value"]],
                 joint=bool(rows["influence"].notna().any()),
             )
         )
@@ -126,11 +130,11 @@ def measuring(limits: Sequence[Limit], attacks: Sequence[Attack]) -> list[Attack
             repr(limit.name),
             "Use `fedleak audit DIR --gate` for it, after the training.",
         )
-    return [
-        attack
-        for attack in attacks
-        if any(limit.applies_to(attack) and limit.is_measured_by(attack) for limit in limits)
-    ]
+    return [attack for attack in attacks if _is_limited(attack, limits)]
+
+
+def _is_limited(attack: Attack, limits: Sequence[Limit]) -> bool:
+    return any(limit.applies_to(attack) and limit.is_measured_by(attack) for limit in limits)
 
 
 @dataclass
@@ -172,15 +176,15 @@ class SequentialGate:
 
     def add_round(self, scores: Sequence[RoundScores]) -> None:
         """Adds the scores of a round; of the first one that has any, all attacks that take part."""
-        scored = {
-            (limit, of_attack.attack): of_attack
-            for limit in self.limits
-            for of_attack in scores
-            if limit.metric == of_attack.metric and limit.applies(of_attack.family, of_attack.inferred)
-        }
+        scored = {}
+        for limit in self.limits:
+            for of_attack in scores:
+                if limit.metric == of_attack.metric and limit.applies(of_attack.family, of_attack.inferred):
+                    scored[limit, of_attack.attack] = of_attack
         for key, sequence in self._sequences.items():
             sequence.scored = key in scored
         for (limit, attack), of_attack in scored.items():
+            # The first round with scores decides which attacks take part.
             if not self._begun:
                 low, high = limit.signed_span
                 self._sequences[limit, attack] = _Sequence(ConfidenceSequence(low, high, rounds=self.rounds))
@@ -200,15 +204,17 @@ class SequentialGate:
         """Adds the values of one round to the sequence of an attack under a limit."""
         of_attack = self._sequences[limit, scores.attack]
         values = limit.sign * np.array(scores.values, dtype=float)
-        known = ~np.isnan(values)
+        has_value = ~np.isnan(values)
         of_attack.messages += len(values)
-        of_attack.unscored += int((~known).sum())
-        of_attack.beyond = tuple(
-            victim for victim, value in zip(scores.victims, scores.values, strict=True) if limit.exceeded_by(value)
-        )
-        if known.any():
-            persons = [person for person, has_value in zip(scores.persons, known.tolist(), strict=True) if has_value]
-            of_attack.sequence.add_round(persons, values[known], joint=scores.joint)
+        of_attack.unscored += int((~has_value).sum())
+        beyond = []
+        for victim, value in zip(scores.victims, scores.values, strict=True):
+            if limit.exceeded_by(value):
+                beyond.append(victim)
+        of_attack.beyond = tuple(beyond)
+        if has_value.any():
+            persons = [person for person, has in zip(scores.persons, has_value.tolist(), strict=True) if has]
+            of_attack.sequence.add_round(persons, values[has_value], joint=scores.joint)
 
     def _of_attack(self, limit: Limit, attack: str) -> LimitState:
         """Where a limit stands by one attack."""
@@ -219,15 +225,16 @@ class SequentialGate:
         # All attacks and limits share the probability of a false verdict.
         tests = len(self._sequences)
         exceeded = sequence.exceeds(limit.signed_bound, tests)
+        verdict: Outcome = "exceeded" if exceeded else self._not_exceeded(limit, of_attack)
         low, high = sorted(limit.sign * end for end in sequence.interval(tests))
         return LimitState(
             limit.name,
             limit.bound,
-            "exceeded" if exceeded else self._not_exceeded(limit, of_attack),
+            verdict,
             attack,
             value=limit.sign * sequence.mean,
-            low=low if math.isfinite(low) else None,
-            high=high if math.isfinite(high) else None,
+            low=_finite(low),
+            high=_finite(high),
             n=sequence.persons,
             rounds=sequence.rounds,
             clients=of_attack.beyond if exceeded else (),
@@ -238,14 +245,28 @@ class SequentialGate:
         if not of_attack.scored:
             return "unmeasured"
         few_unscored = of_attack.unscored <= MOST_UNSCORED * of_attack.messages
-        return "kept" if few_unscored and of_attack.sequence.below(limit.signed_bound) else "open"
+        if few_unscored and of_attack.sequence.below(limit.signed_bound):
+            return "kept"
+        return "open"
 
     def _state(self, limit: Limit) -> LimitState:
+        """State of a limit by its worst attack: by the verdict, then by the value that is nearest to the leak."""
+        """State of a limit by its worst attack: by the verdict, then by the value that is nearest to the leak."""
         order = ("exceeded", "unmeasured", "open", "kept")
-        states = [self._of_attack(of_limit, attack) for of_limit, attack in self._sequences if of_limit == limit]
+        states = []
+        for of_limit, attack in self._sequences:
+            if of_limit == limit:
+                states.append(self._of_attack(limit, attack))
         if not states:
             return LimitState(limit.name, limit.bound, "unmeasured")
         return min(states, key=lambda state: (order.index(state.verdict), -limit.sign * (state.value or 0.0)))
+
+
+def _finite(end: float) -> float | None:
+    """An end of an interval, None for no limit on this side."""
+    if math.isfinite(end):
+        return end
+    return None
 
 
 def overall(states: Sequence[LimitState]) -> Literal["exceeded", "unknown", "ok"]:
@@ -253,4 +274,6 @@ def overall(states: Sequence[LimitState]) -> Literal["exceeded", "unknown", "ok"
     verdicts = {state.verdict for state in states}
     if "exceeded" in verdicts:
         return "exceeded"
-    return "unknown" if "unmeasured" in verdicts else "ok"
+    if "unmeasured" in verdicts:
+        return "unknown"
+    return "ok"

@@ -40,12 +40,18 @@ class OtherFormatError(DamagedError):
 
 def write_evaluation(path: Path, evaluation: Evaluation, **more: Any) -> None:
     """Writes an evaluation, without candidates, in one step; the checksum covers further entries too."""
-    content = {
+    content: dict[str, Any] = {
         "scores": _columns(evaluation.scores),
-        "lines": {label: dataclasses.asdict(line) for label, line in evaluation.lines.items()},
+        "lines": {label: dataclasses.asdict(info) for label, info in evaluation.lines.items()},
         "roc": {label: [rates.tolist(), count] for label, (rates, count) in evaluation.roc.items()},
-        **{name: _plain_reasons(getattr(evaluation, name)) for name in _REASONS},
-        "pictures": {label: [_pixels(p.originals), _pixels(p.found)] for label, p in evaluation.pictures.items()},
+    }
+    for name in _REASONS:
+        content[name] = _plain_reasons(getattr(evaluation, name))
+    pictures = {}
+    for label, reconstruction in evaluation.pictures.items():
+        pictures[label] = [_pixels(reconstruction.originals), _pixels(reconstruction.found)]
+    content |= {
+        "pictures": pictures,
         "figures": [figure.record() for figure in evaluation.figures],
         "profiles": _columns(evaluation.profiles),
         "details": {label: _columns(table) for label, table in evaluation.details.items()},
@@ -81,34 +87,40 @@ def read_parts(path: Path, kind: type[_Parts], *, version: int = FORMAT) -> _Par
         raise
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise DamagedError(_reason(f"{place:.40}: {first['msg']}")) from None
+        field_path = ".".join(map(str, first["loc"]))
+        raise DamagedError(_reason(f"{field_path:.40}: {first['msg']}")) from None
     except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise DamagedError(_reason(f"{type(error).__name__}: {error!s:.60}")) from None
 
 
-def evaluation_of(parts: EvaluationParts, *, own: bool = False) -> Evaluation:
+def evaluation_of(parts: EvaluationParts, *, written_here: bool = False) -> Evaluation:
     """The evaluation of the parts of a file.
 
     Args:
         parts: what the file holds.
-        own: whether this program wrote it on this machine, as a cell of a table; else its figures are those of a
-            stranger, because the checksum needs no key.
+        written_here: whether this program wrote it on this machine, as a cell of a table; else its figures are those of
+            a stranger, because the checksum needs no key.
 
     Raises:
         DamagedError: a table, a picture or a figure is of another kind.
     """
-    figure_of = CaptionedFigure.of_record if own else CaptionedFigure.of_stranger
-    shares_of = table_of if own else profiles_of
+    figure_of = CaptionedFigure.of_record if written_here else CaptionedFigure.of_stranger
+    shares_of = table_of if written_here else profiles_of
     try:
+        curves = {}
+        for label, (rates, count) in parts.roc.items():
+            curves[label] = np.array(rates, dtype=np.float64), count
+        pictures = {}
+        for label, (originals, inferred) in parts.pictures.items():
+            pictures[label] = Reconstruction(_images(originals), _images(inferred))
         return Evaluation(
             scores=scores_of(parts.scores),
             lines=parts.lines,
-            roc={label: (np.array(rates, dtype=np.float64), count) for label, (rates, count) in parts.roc.items()},
+            roc=curves,
             missing=parts.missing,
             unrelated=parts.unrelated,
             not_under_defences=parts.not_under_defences,
-            pictures={label: Reconstruction(*map(_images, pair)) for label, pair in parts.pictures.items()},
+            pictures=pictures,
             figures=[figure_of(figure) for figure in parts.figures],
             profiles=shares_of(parts.profiles),
             details={label: table_of(columns) for label, columns in parts.details.items()},

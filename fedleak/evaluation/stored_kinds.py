@@ -13,12 +13,26 @@ from fedleak.evaluation.reasons import Reason
 from fedleak.evaluation.result_names import CLIENTS, DISTANCE
 from fedleak.evaluation.scores import SCHEMA, AttackInfo
 
-_TEXTS, _WHOLE, _NUMBERS = ("object", "str", "string"), ("int64",), ("int64", "float64")
+_TEXTS = ("object", "str", "string")
+_WHOLE = ("int64",)
+_NUMBERS = ("int64", "float64")
 _KINDS = (*_TEXTS, *_NUMBERS, "bool")
-_PROFILE = {"attack": _TEXTS, "seed": _WHOLE, "round": _WHOLE, "class": _WHOLE, "true": _NUMBERS, "inferred": _NUMBERS}
+"""Types of columns that a stored table may have."""
+_PROFILE = {
+    "attack": _TEXTS,
+    "seed": _WHOLE,
+    "round": _WHOLE,
+    "class": _WHOLE,
+    "true": _NUMBERS,
+    "inferred": _NUMBERS,
+}
+"""Types of the columns of class shares."""
 _OF_CLIENTS = {"victim": _WHOLE, "low": (*_NUMBERS, "object"), "high": (*_NUMBERS, "object")}
+"""Further columns of shares of single clients."""
 _OVER_CLIENTS = {CLIENTS: _WHOLE, DISTANCE: _NUMBERS}
+"""Further columns of shares over clients."""
 _SCORES = {name: {"object": _TEXTS, "float64": _NUMBERS}.get(kind, (kind,)) for name, kind in SCHEMA.items()}
+"""Types of the columns of scores; whole numbers are numbers too."""
 _LARGEST_PICTURES = 2**26
 """Numbers of the pictures of one attack."""
 STRICT = ConfigDict(strict=True, extra="forbid")
@@ -88,7 +102,8 @@ def profiles_of(columns: Columns) -> pd.DataFrame:
     """
     if not columns:
         return pd.DataFrame()
-    return _checked(table_of(columns), _PROFILE | (_OF_CLIENTS if "victim" in columns else _OVER_CLIENTS))
+    further = _OF_CLIENTS if "victim" in columns else _OVER_CLIENTS
+    return _checked(table_of(columns), _PROFILE | further)
 
 
 def table_of(columns: Columns) -> pd.DataFrame:
@@ -108,6 +123,7 @@ def table_of(columns: Columns) -> pd.DataFrame:
 
 
 def _checked(table: pd.DataFrame, kinds: Mapping[str, tuple[str, ...]]) -> pd.DataFrame:
+    """A table, after a check that it has columns of these types, and texts where they are due."""
     for name, allowed in kinds.items():
         if name not in table or str(table[name].dtype) not in allowed:
             raise ValueError(f"no column {name} of the kind {allowed[0]}")

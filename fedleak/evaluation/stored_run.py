@@ -48,7 +48,9 @@ class StoredRun:
     @property
     def table(self) -> pd.DataFrame | None:
         """Its results, a row per attack, metric and setting; None if they are unknown."""
-        return self.summary if self.results is None else self.results.results
+        if self.results is None:
+            return self.summary
+        return self.results.results
 
 
 class _RunParts(EvaluationParts):
@@ -129,5 +131,8 @@ def _earlier(directory: Path) -> StoredRun:
 
 
 def _damaged(directory: Path, error: DamagedError) -> InputError:
-    found = f"one that is {error} in {directory}"
-    return InputError(expected=f"{EVALUATION} as fedleak writes it", found=found, way_out=_WAY_OUT)
+    return InputError(
+        expected=f"{EVALUATION} as fedleak writes it",
+        found=f"one that is {error} in {directory}",
+        way_out=_WAY_OUT,
+    )

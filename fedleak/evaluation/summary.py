@@ -28,24 +28,28 @@ def summarise(evaluation: Evaluation) -> pd.DataFrame:
 
     The rounds of a client under one seed are averaged first. The interval is about clients like these, see
     `fedleak.evaluation.mean_interval.MeanOverClients`; its units are clients, or rounds if every client took part in
-    one of
-    several: clients of one round were sent the same items or model, so they are not independent.
+    one of several: clients of one round were sent the same items or model, so they are not independent.
 
     Returns:
         Columns `RESULT`, the settings, and the fields of `fedleak.evaluation.scores.AttackInfo`.
     """
     scores = evaluation.scores
     keys = ["attack", *setting_columns(scores), "metric"]
-    cells = [part for _, part in scores.groupby(keys, sort=False, dropna=False)]
-    rows = [{**{key: cell[key].iloc[0] for key in keys}, **_summary(cell)} for cell in cells]
-    return described(from_records(rows, list(dict.fromkeys([*keys, *RESULT]))), evaluation.lines)
+    rows = []
+    for _, cell in scores.groupby(keys, sort=False, dropna=False):
+        cell_keys = {key: cell[key].iloc[0] for key in keys}
+        rows.append({**cell_keys, **_summary(cell)})
+    columns = list(dict.fromkeys([*keys, *RESULT]))
+    return described(from_records(rows, columns), evaluation.lines)
 
 
-def described(results: pd.DataFrame, lines: Mapping[str, AttackInfo]) -> pd.DataFrame:
+def described(results: pd.DataFrame, infos: Mapping[str, AttackInfo]) -> pd.DataFrame:
     """Results with the fields of each row's line as columns."""
-    fields = [lines.get(label, AttackInfo()).columns() for label in results["attack"]]
-    columns = [field.name for field in dataclasses.fields(AttackInfo)]
-    return results.assign(**{name: [entry[name] for entry in fields] for name in columns})
+    fields = [infos.get(label, AttackInfo()).columns() for label in results["attack"]]
+    columns = {}
+    for field in dataclasses.fields(AttackInfo):
+        columns[field.name] = [of_row[field.name] for of_row in fields]
+    return results.assign(**columns)
 
 
 def paired_differences(evaluation: Evaluation, *, seed: int = 0) -> pd.DataFrame:
@@ -61,7 +65,8 @@ def paired_differences(evaluation: Evaluation, *, seed: int = 0) -> pd.DataFrame
     """
     scores = evaluation.scores
     settings = setting_columns(scores)
-    judged = scores[is_judged(scores, {label: line.question for label, line in evaluation.lines.items()})]
+    questions = {label: info.question for label, info in evaluation.lines.items()}
+    judged = scores[is_judged(scores, questions)]
     differences = []
     for _, cell_scores in judged.groupby([*settings, "metric"], sort=False, dropna=False):
         name = str(cell_scores["metric"].iloc[0])
@@ -72,15 +77,26 @@ def paired_differences(evaluation: Evaluation, *, seed: int = 0) -> pd.DataFrame
             if gaps.empty:
                 continue
             low, high = mean.ends()
-            numbers = {"mean": mean.mean, "low": low, "high": high, "n": len(gaps), "seeds": gaps.shape[1]}
-            difference = {"attack": attack, "against": against, "metric": name, **numbers}
+            # A ratio of means over clients makes no sense where one client's value depends on the others.
             ratio = (np.nan,) * 3
             if not influenced:
-                of_attack, of_other = values[attack], values[against]
-                aligned = of_other.reindex(index=of_attack.index, columns=of_attack.columns)
+                of_attack = values[attack]
+                aligned = values[against].reindex(index=of_attack.index, columns=of_attack.columns)
                 ratio = crossed_ratio(_matrix(of_attack), _matrix(aligned), generator=generator_for(seed, "ratios"))
-            difference |= dict(zip(RATIO, ratio, strict=True))
-            differences.append({**difference, **{key: cell_scores[key].iloc[0] for key in settings}})
+            differences.append(
+                {
+                    "attack": attack,
+                    "against": against,
+                    "metric": name,
+                    "mean": mean.mean,
+                    "low": low,
+                    "high": high,
+                    "n": len(gaps),
+                    "seeds": gaps.shape[1],
+                    **dict(zip(RATIO, ratio, strict=True)),
+                    **{key: cell_scores[key].iloc[0] for key in settings},
+                }
+            )
     return from_records(differences, [*DIFFERENCE, *settings])
 
 
@@ -105,17 +121,26 @@ def _matrix(values: pd.DataFrame) -> Tensor:
     return torch.from_numpy(values.to_numpy(dtype=np.float64, copy=True))
 
 
-def _pairs(values: Mapping[str, pd.DataFrame], lines: Mapping[str, AttackInfo], name: str) -> Iterator[tuple[str, str]]:
+def _pairs(values: Mapping[str, pd.DataFrame], infos: Mapping[str, AttackInfo], name: str) -> Iterator[tuple[str, str]]:
+    """Labels of each attack and of what it is compared with, the best of its role by the mean of finite values."""
     entry = metric_of(name)
-    finite = {label: one.to_numpy()[np.isfinite(one.to_numpy())] for label, one in values.items()}
-    means = {label: entry.leakage(float(own.mean())) for label, own in finite.items() if len(own)}
-    for attack in means:
-        line = lines.get(attack, AttackInfo())
-        if line.role not in ATTACKS:
+    leakage = {}
+    for label, table in values.items():
+        numbers = table.to_numpy()
+        finite = numbers[np.isfinite(numbers)]
+        if len(finite):
+            leakage[label] = entry.leakage(float(finite.mean()))
+    for attack in leakage:
+        info = infos.get(attack, AttackInfo())
+        if info.role not in ATTACKS:
             continue
-        same = [label for label in means if lines.get(label, AttackInfo()).question == line.question]
-        for role in ("baseline", "published") if line.role == "ours" else ("baseline",):
-            others = [label for label in same if lines[label].role == role]
-            if others:
-                yield attack, max(others, key=lambda label: means[label])
-        yield from ((attack, label) for label in same if combined_label(label) == attack)
+        same_question = [label for label in leakage if infos.get(label, AttackInfo()).question == info.question]
+        roles = ("baseline", "published") if info.role == "ours" else ("baseline",)
+        for role in roles:
+            candidates = [label for label in same_question if infos[label].role == role]
+            if candidates:
+                yield attack, max(candidates, key=lambda label: leakage[label])
+        # The same attack without the priors.
+        for label in same_question:
+            if combined_label(label) == attack:
+                yield attack, label

@@ -52,9 +52,14 @@ class TimeBudget:
         >>> TimeBudget(2).unfit({"slow": 50.0, "fast": 1.0, "slower": 60.0})
         {'slower'}
         """
-        ordered = sorted(needed, key=lambda name: needed[name])
-        ends = itertools.accumulate(needed[name] for name in ordered)
-        return {name for name, end in zip(ordered, ends, strict=True) if end > self.left}
+        ascending = sorted(needed, key=lambda name: needed[name])
+        unfitting = set()
+        end = 0.0
+        for name in ascending:
+            end += needed[name]
+            if end > self.left:
+                unfitting.add(name)
+        return unfitting
 
     def check(self, elapsed: float, share: float) -> None:
         """Ends the attack that calls this if it would not end in time.
@@ -66,8 +71,10 @@ class TimeBudget:
         Raises:
             OutOfTimeError: it needs more than is left.
         """
-        if elapsed < _SEEN[0] or share < _SEEN[1]:
+        fewest_seconds, smallest_share = _SEEN
+        if elapsed < fewest_seconds or share < smallest_share:
             return
+        # At the speed so far.
         needed = elapsed / share
         if needed - elapsed > max(self.left, 0.0):
             raise OutOfTimeError(needed)
@@ -77,6 +84,7 @@ class TimeBudget:
         late = f"it does not fit into --minutes {self.minutes:g}"
         if seconds is None:
             return Reason("late", way_out="add minutes", says=f"{late}: nothing is left, and its cost is {cost}")
+        # What the attacks have used so far, and what this one needs; then the fewest whole minutes that have as much.
         needed = _of_attacks(60 * (self.minutes or 0)) - self.left + seconds
         enough = next(minutes for minutes in itertools.count(1) if _of_attacks(60 * minutes) >= needed)
         return Reason(
@@ -86,21 +94,26 @@ class TimeBudget:
         )
 
 
-def time_shares(scores: pd.DataFrame, lines: Mapping[str, AttackInfo], seconds: float) -> str:
+def time_shares(scores: pd.DataFrame, infos: Mapping[str, AttackInfo], seconds: float) -> str:
     """One line on the time of each attack in a table of scores, of some seconds in all; the longest come first.
 
     The results of an attack with the priors of its question took no time of their own.
     What another attack had computed before on the same view counts for each that uses it, so the shares of attacks that
     share work, or that run side by side in processes, may add up to more than all of the time.
     """
-    takes_time = scores["attack"].map(lambda label: not lines.get(label, AttackInfo()).with_prior).astype(bool)
-    timed = scores[takes_time]
-    each = timed.drop_duplicates(["attack", "round", "victim"]).groupby("attack")["seconds"].sum()
-    each = each[each >= _SHOWN * seconds].sort_values(ascending=False)
-    parts = [f"{name} {spent:.1f} s ({spent / seconds:.0%})" for name, spent in each.items()]
-    return f"time: {seconds:.0f} s for the audit" + (f"; each alone: {', '.join(parts)}" if parts else "")
+    takes_time = scores["attack"].map(lambda label: not infos.get(label, AttackInfo()).with_prior).astype(bool)
+    # A victim has rows for several metrics, with the same seconds in each.
+    by_victim = scores[takes_time].drop_duplicates(["attack", "round", "victim"])
+    by_attack = by_victim.groupby("attack")["seconds"].sum()
+    named = by_attack[by_attack >= _SHOWN * seconds].sort_values(ascending=False)
+    parts = [f"{name} {spent:.1f} s ({spent / seconds:.0%})" for name, spent in named.items()]
+    sentence = f"time: {seconds:.0f} s for the audit"
+    if parts:
+        sentence += f"; each alone: {', '.join(parts)}"
+    return sentence
 
 
 def _of_attacks(seconds: float) -> float:
+    """Seconds of a budget that are for attacks: less what follows them, but at least half."""
     share, after = _AFTER
     return max(seconds / 2, (1 - share) * seconds - after)

@@ -20,7 +20,10 @@ from fedleak.evaluation.scores import from_records
 from fedleak.recordings.recorded_learner import recorded_learner
 from fedleak.recordings.recording import Recording
 
-_VIEWS, _VICTIMS = 4, 8
+_VIEWS = 4
+"""Views that are described: of the first rounds."""
+_VICTIMS = 8
+"""Clients of each view."""
 _NOISE = 0.9
 """Share of a matrix' energy that white noise with its median singular value has, above which it is called noise."""
 _LARGEST = 2**20
@@ -59,11 +62,15 @@ def _head(view: RoundView) -> dict[str, str]:
 
 
 def _row(views: list[RoundView], name: str, head: dict[str, str]) -> dict[str, Any]:
+    """Row of a tensor: its size in the updates, relative to that in the model, and of a matrix its rank and noise."""
+    first = views[0]
     parts = [view.deltas[name].double().reshape(view.victims, -1) for view in views]
     norms = torch.cat([part.norm(dim=1) for part in parts])
+    zeros = torch.cat([(part == 0).double().mean(1) for part in parts])
     models = [view.model[name].double().norm() for view in views if name in view.model]
     model = float(torch.stack(models).mean()) if models else 0.0
-    shape = tuple(views[0].model[name].shape) if name in views[0].model else tuple(views[0].deltas[name].shape[1:])
+    # In the model, a table has all of its rows.
+    shape = tuple(first.model[name].shape) if name in first.model else tuple(first.deltas[name].shape[1:])
     row = {
         "tensor": name,
         "shape": " x ".join(map(str, shape)) or "1",
@@ -74,18 +81,29 @@ def _row(views: list[RoundView], name: str, head: dict[str, str]) -> dict[str, A
         "rank": None,
         "of": None,
         "noise floor": None,
-        "zeros": float(torch.cat([(part == 0).double().mean(1) for part in parts]).mean()),
+        "zeros": float(zeros.mean()),
         "n": len(norms),
-        "remark": _remark(views[0], name, head),
+        "remark": _remark(first, name, head),
     }
-    matrix = views[0].deltas[name].dim() > 2 and name not in views[0].row_parameters
-    if matrix and views[0].deltas[name][0].numel() <= _LARGEST:
+    is_matrix = first.deltas[name].dim() > 2 and name not in first.row_parameters
+    if is_matrix and first.deltas[name][0].numel() <= _LARGEST:
         ranks = torch.cat([effective_rank(view.deltas[name].double().flatten(2)) for view in views])
-        row["rank"], row["of"] = float(ranks.nanmean()), min(views[0].deltas[name].flatten(2).shape[1:])
-        alone = [dataclasses.replace(view, deltas={name: view.deltas[name]}) for view in views]
-        floors = [noise.scale for view in alone if (noise := spectral_noise(view)) is not None]
-        row["noise floor"] = float(torch.cat(floors).mean()) if floors else None
+        row["rank"] = float(ranks.nanmean())
+        row["of"] = min(first.deltas[name].flatten(2).shape[1:])
+        row["noise floor"] = _noise_floor(views, name)
     return row
+
+
+def _noise_floor(views: list[RoundView], name: str) -> float | None:
+    """Mean standard deviation of white noise with the median singular value of a tensor; None if it is too small."""
+    floors = []
+    for view in views:
+        noise = spectral_noise(dataclasses.replace(view, deltas={name: view.deltas[name]}))
+        if noise is not None:
+            floors.append(noise.scale)
+    if floors:
+        return float(torch.cat(floors).mean())
+    return None
 
 
 def _of_adapter(views: list[RoundView], row: dict[str, Any], rank: int | None) -> str | None:
@@ -94,13 +112,18 @@ def _of_adapter(views: list[RoundView], row: dict[str, Any], rank: int | None) -
     kind = next((part for part in ("lora_A", "lora_B") if part in name), None)
     if kind is None:
         return None
-    recorded = views[0].model[name].shape[0 if kind == "lora_A" else 1] if name in views[0].model else None
-    if None not in (rank, recorded) and recorded != rank:
-        return f"declared rank is not the rank: {rank} is declared, the adapter has {recorded}"
+    # The rank is the number of rows of A, and of columns of B.
+    if name in views[0].model and rank is not None:
+        recorded = views[0].model[name].shape[0 if kind == "lora_A" else 1]
+        if recorded != rank:
+            return f"declared rank is not the rank: {rank} is declared, the adapter has {recorded}"
     if not row["largest"]:
-        other = name.replace("lora_A", "lora_B")
-        new = kind == "lora_A" and all(not bool(view.model[other].any()) for view in views if other in view.model)
-        return "adapter did not move: its B was zero, so one step moves B alone" if new else "adapter did not move"
+        name_of_b = name.replace("lora_A", "lora_B")
+        models = [view.model for view in views if name_of_b in view.model]
+        if kind == "lora_A" and all(not bool(model[name_of_b].any()) for model in models):
+            return "adapter did not move: its B was zero, so one step moves B alone"
+        return "adapter did not move"
+    # White noise of standard deviation s on d numbers has an energy of s^2 d.
     numbers = views[0].deltas[name][0].numel()
     if row["noise floor"] and row["noise floor"] ** 2 * numbers > _NOISE * row["norm"] ** 2:
         return "only noise moved: its singular values are those of white noise"
@@ -110,6 +133,7 @@ def _of_adapter(views: list[RoundView], row: dict[str, Any], rank: int | None) -
 def effective_rank(matrices: Tensor) -> Tensor:
     """``(V,)`` effective rank ``(sum s^2)^2 / sum s^4`` of ``(V, M, N)`` with singular values s; NaN for zero."""
     wide = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.mT
+    # Of M M' the trace is sum s^2, and the sum of squares sum s^4.
     products = wide @ wide.mT
     total = products.diagonal(dim1=1, dim2=2).sum(1)
     return total.square() / products.square().sum((1, 2)).where(total > 0, torch.nan)

@@ -14,7 +14,7 @@ from fedleak.core.attack import Attack
 from fedleak.core.errors import InputError, require
 from fedleak.evaluation.audit_plan import AuditPlan, Slow
 from fedleak.evaluation.auditing import run_audit
-from fedleak.evaluation.learner_match import simulates
+from fedleak.evaluation.learner_check import simulates
 from fedleak.evaluation.limits import Limit
 from fedleak.evaluation.sequential_gate import LimitState, RoundScores, SequentialGate, overall, scores_of_round
 from fedleak.recordings.complete_rounds import complete_rounds
@@ -25,8 +25,11 @@ from fedleak_recorder.plain_values import parse_json
 from fedleak_recorder.verdict import FORMAT, VERDICT
 
 SETTINGS = "watch.json"
+"""File of what a watch watches and how, in its folder."""
 _POLL = 0.1
+"""Seconds between two looks at the recording."""
 _DIGITS = 6
+"""Digits of the number of a round in the name of its file, so that names sort like numbers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,10 +93,16 @@ class Watch:
         victims: int | None = None,
         slow: bool = False,
     ) -> None:
-        self.deltas, self.folder, self.limits, self.attacks = deltas, folder, limits, list(attacks)
-        self.every, self.until, self.expected = every, until, expected
+        self.deltas = deltas
+        self.folder = folder
+        self.limits = limits
+        self.attacks = list(attacks)
+        self.every = every
+        self.until = until
+        self.expected = expected
         self._open = open_recording
-        self._seed, self._victims = seed, victims
+        self._seed = seed
+        self._victims = victims
         self._slow: Slow = "few" if slow else "none"
         self._gate = SequentialGate(limits, expected)
         self._scores: dict[int, str] = {}
@@ -118,6 +127,7 @@ class Watch:
                         yield self._look()
                 elif self._forget(recorded.rounds):
                     self._write()
+                # Rounds up to the last one to wait for, and of them those not audited, or with other files than then.
                 wanted = [number for number in recorded.rounds if self.until is None or number <= self.until]
                 new = [number for number in wanted if self._scores.get(number) != recorded.rounds[number]]
                 last = recorded.closed or (self.until is not None and self.until in wanted)
@@ -137,25 +147,33 @@ class Watch:
             return False
         for number in gone:
             self._file(number).unlink(missing_ok=True)
-        self._gate, self._scores = SequentialGate(self.limits, self.expected), {}
-        self._read_kept()
+        # A gate cannot take rounds back, so a new one reads those that stay.
+        self._gate = SequentialGate(self.limits, self.expected)
+        self._scores = {}
+        self._read_stored_rounds()
         return True
 
     def _settle(self) -> None:
         """Reads what an earlier watch of the same recording has kept."""
-        path, settings = self.folder / SETTINGS, self._settings()
+        path = self.folder / SETTINGS
+        settings = self._settings()
         if path.exists():
-            held = self._held(path)
-            differing = [key for key, value in settings.items() if not isinstance(held, dict) or held.get(key) != value]
-            way_out = "Give another folder with --out, or the options of the earlier watch."
-            expected = f"a folder without a watch, or with that of the same {', '.join(settings)}"
-            require(not differing, expected, f"another {', '.join(differing)} in {self.folder}", way_out)
+            earlier = self._earlier_settings(path)
+            differing = list(settings)
+            if isinstance(earlier, dict):
+                differing = [key for key, value in settings.items() if earlier.get(key) != value]
+            require(
+                not differing,
+                f"a folder without a watch, or with that of the same {', '.join(settings)}",
+                f"another {', '.join(differing)} in {self.folder}",
+                "Give another folder with --out, or the options of the earlier watch.",
+            )
         else:
             write_whole(path, json.dumps(settings, indent=1).encode())
         self._run = read_manifest(self.deltas).run
-        self._read_kept()
+        self._read_stored_rounds()
 
-    def _held(self, path: Path) -> Any:
+    def _earlier_settings(self, path: Path) -> Any:
         """Settings of the earlier watch."""
         try:
             return parse_json(read_bounded(path), where=str(path))
@@ -163,9 +181,11 @@ class Watch:
             way_out = "Give another folder with --out, or delete this one: its rounds are audited again."
             raise InputError(expected=f"the settings of a watch in {path}", found=str(error), way_out=way_out) from None
 
-    def _read_kept(self) -> None:
-        for kept in sorted(self.folder.glob("rounds/*.json")):
-            self._add(*self._read(kept))
+    def _read_stored_rounds(self) -> None:
+        """Reads the scores of the rounds that an earlier start audited, in their order."""
+        for path in sorted(self.folder.glob("rounds/*.json")):
+            number, files, scores = self._read(path)
+            self._add(number, files, scores)
 
     def _file(self, number: int) -> Path:
         return self.folder / "rounds" / f"{number:0{_DIGITS}d}.json"
@@ -184,7 +204,7 @@ class Watch:
     def _read(self, path: Path) -> tuple[int, str, list[RoundScores]]:
         try:
             content = parse_json(read_bounded(path), where=str(path))
-            scores = [_scores_in(one) for one in content["scores"]]
+            scores = [_scores_in(fields) for fields in content["scores"]]
             return int(content["round"]), str(content["files"]), scores
         except (ValueError, TypeError, KeyError) as error:
             way_out = "Remove the file: its round is audited again."
@@ -192,6 +212,7 @@ class Watch:
 
     def _audit(self, number: int, files: str) -> None:
         start = time.perf_counter()
+        # The learner is compared with the clients' once, in the first audited round.
         first = not self._scores
         recording = self._open()
         self._run = recording.manifest.run
@@ -206,12 +227,18 @@ class Watch:
             check_learner=first,
         )
         evaluation = run_audit(plan, progress=False).evaluation
-        if evaluation.mismatch is not None:  # what attacks that simulate clients find would be too little
+        # With a wrong learner, what attacks that simulate clients infer would be too little.
+        if evaluation.mismatch is not None:
             self.attacks = [attack for attack in self.attacks if not simulates(attack)]
-            kept = {name for attack in self.attacks for name in attack.names()}
-            evaluation.scores = evaluation.scores[evaluation.scores["attack"].isin(kept)]
+            names: set[str] = set()
+            for attack in self.attacks:
+                names.update(attack.names())
+            evaluation.scores = evaluation.scores[evaluation.scores["attack"].isin(names)]
         scores = scores_of_round(evaluation, {limit.metric for limit in self.limits})
-        rows = [{**dataclasses.asdict(one), "values": [_plain(value) for value in one.values]} for one in scores]
+        rows = []
+        for of_attack in scores:
+            values = [_plain(value) for value in of_attack.values]
+            rows.append({**dataclasses.asdict(of_attack), "values": values})
         missing = {name: str(reason) for name, reason in evaluation.missing.items()}
         content = {"round": number, "files": files, "scores": rows, "missing": missing}
         write_whole(self._file(number), json.dumps(content).encode())
@@ -234,12 +261,13 @@ class Watch:
             (self.folder / VERDICT).unlink(missing_ok=True)
             return
         look = self._look()
+        limits = [{**dataclasses.asdict(state), "clients": list(state.clients)} for state in look.states]
         content = {
             "format": FORMAT,
             "run": self._run,
             "round": look.round,
             "overall": look.overall,
-            "limits": [{**dataclasses.asdict(one), "clients": list(one.clients)} for one in look.states],
+            "limits": limits,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         # A server of another account reads the verdict, and nothing else, where the folder lets it.
@@ -249,17 +277,21 @@ class Watch:
 
 def _plain(value: float) -> float | str | None:
     """A number as JSON has it: infinite ones as text, an undefined one as nothing."""
-    return None if value != value else value if abs(value) != float("inf") else str(value)
+    if value != value:
+        return None
+    if abs(value) == float("inf"):
+        return str(value)
+    return value
 
 
-def _scores_in(held: Any) -> RoundScores:
+def _scores_in(fields: Any) -> RoundScores:
     """Scores of one attack and metric in a file of a round.
 
     Raises:
         ValueError: they are of other types, or not one of each for each person.
         TypeError, KeyError: fields lack, or are others.
     """
-    scores = RoundScores(**held)
+    scores = RoundScores(**fields)
     texts = scores.attack, scores.metric, scores.family, scores.inferred
     if not all(isinstance(text, str) for text in texts) or not isinstance(scores.joint, bool):
         raise ValueError("fields of other types")
@@ -268,6 +300,12 @@ def _scores_in(held: Any) -> RoundScores:
         raise ValueError("victims, persons and values that are no lists of one length")
     if not all(type(number) is int for number in (*scores.victims, *scores.persons)):
         raise ValueError("victims or persons that are no whole numbers")
-    # Infinite values are texts in JSON, and missing ones null.
-    values = [float("nan") if value is None else float(value) for value in scores.values]
+    values = [_number(value) for value in scores.values]
     return dataclasses.replace(scores, values=values)
+
+
+def _number(value: Any) -> float:
+    """A number of JSON, where an infinite one is a text, and an undefined one null."""
+    if value is None:
+        return float("nan")
+    return float(value)

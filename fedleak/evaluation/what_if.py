@@ -37,6 +37,7 @@ from fedleak.recordings.recorded_learner import recorded_learner
 from fedleak.recordings.what_if import DefendedRecording
 
 ERROR = "aggregate-error"
+"""Metric: relative change of the mean update by the defence."""
 AGGREGATE = "aggregate"
 """Label of the round's mean update."""
 _ROUND = SETTING + "round"
@@ -91,29 +92,39 @@ class SignalKept(RecordingStep):
         recording = run.recording
         assert isinstance(recording, DefendedRecording)
         learner = recorded_learner(recording)
-        signals = {place: _signal(recording, place, learner) for place in set(recording.stands_at.values())}
-        for number, place in recording.stands_at.items():
-            yield run.scores(AGGREGATE, signals[place], victims=[number], round=number)
+        # Several rounds of a training with defences may stand at one recorded round.
+        signals = {}
+        for recorded_round in set(recording.stands_at.values()):
+            signals[recorded_round] = _signal(recording, recorded_round, learner)
+        for number, recorded_round in recording.stands_at.items():
+            yield run.scores(AGGREGATE, signals[recorded_round], victims=[number], round=number)
 
 
 def _signal(recording: DefendedRecording, number: int, learner: ClientAlgorithm | None) -> dict[str, list[float]]:
     """Metrics of a recorded round's mean update, see `SignalKept`."""
     recorded, defended = recording.aggregates(number)
-    before, after = _flat(recorded), _flat(defended)
+    before = _flat(recorded)
+    after = _flat(defended)
     length = float(before.norm())
     metrics = {
         COSINE: [float(before @ after) / max(length * float(after.norm()), 1e-300)],
         ERROR: [float((after - before).norm()) / max(length, 1e-300)],
     }
-    held = recording.auxiliary()
-    pair = next((pair for pair in _LABELLED if {*pair} <= {*held}), None)
-    if pair is not None and isinstance(learner, RecordAlgorithm) and learner.independent:
-        model = learner.trained(next(recording.views(rounds=[number], learner=learner)).model)
-        if model.keys() <= defended.keys():
-            records, labels = (held[name][:_EXAMPLES] for name in pair)
-            moved = {name: (value + defended[name])[None] for name, value in model.items()}
-            sizes = learner.record_sizes(records)
-            metrics[LOSS] = [float(record_losses(learner, moved, records, labels)[0] @ sizes / sizes.sum())]
+    auxiliary = recording.auxiliary()
+    names = next((pair for pair in _LABELLED if {*pair} <= {*auxiliary}), None)
+    if names is None or not isinstance(learner, RecordAlgorithm) or not learner.independent:
+        return metrics
+    # The loss on the server's examples of the global model plus the mean update, if the recording has all of it.
+    view = next(recording.views(rounds=[number], learner=learner))
+    model = learner.trained(view.model)
+    if model.keys() <= defended.keys():
+        records_name, labels_name = names
+        records = auxiliary[records_name][:_EXAMPLES]
+        labels = auxiliary[labels_name][:_EXAMPLES]
+        moved = {name: (value + defended[name])[None] for name, value in model.items()}
+        sizes = learner.record_sizes(records)
+        losses = record_losses(learner, moved, records, labels)[0]
+        metrics[LOSS] = [float(losses @ sizes / sizes.sum())]
     return metrics
 
 
@@ -151,18 +162,23 @@ def what_if(
     # Attacks that were best at a question run again, the fastest of them first where time is short.
     spent = _seconds(plain_result)
     best = _best(plain_result, spent)
-    at_once = min(1 if engine is None else engine.jobs, len(defended) or 1)
-    seconds_each = math.inf if plan.slow != "none" else _SECONDS * at_once / max(len(defended), 1)
-    chosen = _best(plain_result, spent, most=_shared_out(seconds_each, [spent.get(name, 0.0) for name in best]))
+    seconds_each = math.inf
+    if plan.slow == "none":
+        # The time is shared by the defences, of which an engine tries several at once.
+        jobs = 1 if engine is None else engine.jobs
+        at_once = min(jobs, len(defended) or 1)
+        seconds_each = _SECONDS * at_once / max(len(defended), 1)
+    most = _shared_out(seconds_each, [spent.get(name, 0.0) for name in best])
+    chosen = _best(plain_result, spent, most=most)
     repeated = [attack for attack in plan.attacks if attack.baseline or (attack.family, attack.name) in chosen]
     plans = []
-    for (name, strength), under in defended.items():
-        named = name if strength is None else f"{name} {strength}"
+    for (name, strength), under_defence in defended.items():
+        label = name if strength is None else f"{name} {strength}"
         plans.append(
             dataclasses.replace(
                 plan.with_attacks(repeated),
-                recording=under,
-                setting={**cell, DEFENCE: named},
+                recording=under_defence,
+                setting={**cell, DEFENCE: label},
                 steps=steps,
                 describe=False,
                 check_learner=False,
@@ -171,16 +187,20 @@ def what_if(
     results = (engine or Processes(jobs=1)).run(_audited, plans)
     parts = [plain_result, *tqdm(results, total=len(plans), desc="defences", disable=not progress)]
     evaluation = joined([part.evaluation for part in parts])
-    evaluation.details, evaluation.missing = dict(plain_result.evaluation.details), dict(plain_result.missing)
+    # Tables of the updates and reasons are those of the recording as it is.
+    evaluation.details = dict(plain_result.evaluation.details)
+    evaluation.missing = dict(plain_result.missing)
     for attack in plan.attacks:
-        of_question = attack.family, attack.name
-        if of_question in best - chosen:
+        attack_name = attack.family, attack.name
+        if attack_name in best - chosen:
             evaluation.not_under_defences[full_name(attack, plan.attacks)] = Reason(
                 "under-defences",
                 way_out="give --slow",
-                says=f"it takes {spent[of_question]:.0f} s under each",
+                says=f"it takes {spent[attack_name]:.0f} s under each",
             )
-    measured = {name for part in parts for name in part.metrics}
+    measured: set[str] = set()
+    for part in parts:
+        measured.update(part.metrics)
     return dataclasses.replace(
         plain_result,
         evaluation=evaluation,
@@ -207,34 +227,41 @@ def audited_under(plan: AuditPlan) -> AuditResult:
         plan: plan of the audit, on a `DefendedRecording`.
     """
     assert isinstance(plan.recording, DefendedRecording)
-    attacked = plan.attacked_rounds
-    places = {number: place for number, place in plan.recording.stands_at.items() if number in attacked}
-    if all(number == place for number, place in places.items()):
+    # Recorded round by round of the training with the defences.
+    attacked_rounds = set(plan.attacked_rounds)
+    recorded_rounds = {}
+    for number, recorded_round in plan.recording.stands_at.items():
+        if number in attacked_rounds:
+            recorded_rounds[number] = recorded_round
+    if all(number == recorded_round for number, recorded_round in recorded_rounds.items()):
         return run_audit(plan, progress=False)
     single = [attack for attack in plan.attacks if not of_all_messages(attack)]
     on_messages = [attack for attack in plan.attacks if of_all_messages(attack)]
-    earlier_rounds = sorted({*places.values()})
+    earlier_rounds = sorted({*recorded_rounds.values()})
     result = run_audit(dataclasses.replace(plan.with_attacks(single), rounds=earlier_rounds), progress=False)
-    result.evaluation.scores = _in_rounds_of_training(result.evaluation, places)
+    result.evaluation.scores = _in_rounds_of_training(result.evaluation, recorded_rounds)
     if not on_messages:
         return result
     of_messages = run_audit(dataclasses.replace(plan.with_attacks(on_messages), steps=()), progress=False)
+    measured = {*result.metrics, *of_messages.metrics}
     return dataclasses.replace(
         result,
         evaluation=joined([result.evaluation, of_messages.evaluation]),
-        metrics=[name for name in METRICS if name in {*result.metrics, *of_messages.metrics}],
+        metrics=[name for name in METRICS if name in measured],
         attacks=plan.attacks,
     )
 
 
-def _in_rounds_of_training(evaluation: Evaluation, places: Mapping[int, int]) -> pd.DataFrame:
+def _in_rounds_of_training(evaluation: Evaluation, recorded_rounds: Mapping[int, int]) -> pd.DataFrame:
     """Scores of attacks on recorded rounds, once for each round of a training that stands there."""
     scores = evaluation.scores
     of_attacks = scores["attack"].isin(list(evaluation.lines))
+    # Steps count rounds of the training themselves.
     tables = [scores[~of_attacks]]
-    for number, place in places.items():
-        table = scores[of_attacks & (scores["round"] == place)].assign(round=number)
-        if _ROUND in table:  # rows of their own for each round, numbered from 1
+    for number, recorded_round in recorded_rounds.items():
+        table = scores[of_attacks & (scores["round"] == recorded_round)].assign(round=number)
+        # Rows of their own for each round are numbered from 1.
+        if _ROUND in table:
             table[_ROUND] = number + 1
         tables.append(table)
     return concat(tables)
@@ -242,8 +269,9 @@ def _in_rounds_of_training(evaluation: Evaluation, places: Mapping[int, int]) ->
 
 def _seconds(result: AuditResult) -> dict[_Name, float]:
     """Seconds that attacks took."""
-    once = result.scores.drop_duplicates(["attack", "seed", "round", "victim"])
-    by_label = once.groupby("attack")["seconds"].sum()
+    # A victim has rows for several metrics, with the same seconds in each.
+    by_victim = result.scores.drop_duplicates(["attack", "seed", "round", "victim"])
+    by_label = by_victim.groupby("attack")["seconds"].sum()
     seconds: dict[_Name, float] = {}
     for label, info in result.evaluation.lines.items():
         if info.name and not info.with_prior and label in by_label:
@@ -258,9 +286,12 @@ def _shared_out(seconds: float, costs: Sequence[float]) -> float:
     >>> _shared_out(10, [1, 2, 30, 40]), _shared_out(10, [1, 2])
     (3.5, inf)
     """
-    for left, cost in zip(range(len(costs), 0, -1), sorted(costs), strict=True):
-        if cost > seconds / left:
-            return seconds / left
+    # The cheapest first: while each fits into an equal share of what remains, the rest share what it leaves.
+    ascending = sorted(costs)
+    for position, cost in enumerate(ascending):
+        equal_share = seconds / (len(ascending) - position)
+        if cost > equal_share:
+            return equal_share
         seconds -= cost
     return math.inf
 
@@ -274,8 +305,11 @@ def _best(result: AuditResult, spent: Mapping[_Name, float], most: float = math.
     for of_question in by_question.values():
         # Of several settings, the one in which the attacks go furthest.
         ranked = max(of_question, key=goes_furthest).ranked
-        run_again = [row for row in ranked if row["name"] and not row["with_prior"]]
-        names = list(dict.fromkeys((str(row["family"]), str(row["name"])) for row in run_again))
+        names = []
+        for row in ranked:
+            name = str(row["family"]), str(row["name"])
+            if row["name"] and not row["with_prior"] and name not in names:
+                names.append(name)
         affordable = [name for name in names if spent.get(name, 0.0) <= most]
         if affordable:
             chosen |= {*affordable[:_FEW]}

@@ -7,7 +7,8 @@ from typing import Any
 import pandas as pd
 
 from fedleak.core.metric_table import metric
-from fedleak.evaluation.changes import COLUMNS, Changes
+from fedleak.evaluation.change import COLUMNS
+from fedleak.evaluation.changes import Changes
 from fedleak.evaluation.scores import SETTING, describe, differing, from_records, number, records, setting_of
 from fedleak.reports.metric_words import number_in_words, value_in_words
 from fedleak.reports.tables import ReportTable

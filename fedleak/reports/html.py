@@ -15,7 +15,7 @@ from markupsafe import Markup
 from fedleak.core.io.files import write_whole
 from fedleak.core.metric_table import meanings
 from fedleak.core.places import TEMPLATES
-from fedleak.evaluation.answers import inferred_by_family
+from fedleak.evaluation.attack_descriptions import inferred_by_family
 from fedleak.evaluation.captioned_figure import CaptionedFigure
 from fedleak.evaluation.limits import FEWEST
 from fedleak.evaluation.reasons import reasons

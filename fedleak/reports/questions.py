@@ -6,12 +6,13 @@ from typing import Any
 
 import pandas as pd
 
-from fedleak.evaluation.answers import Answer, Status, leading, recorded_answers, unanswered
+from fedleak.evaluation.answers import Answer, Status, leading, recorded_answers
 from fedleak.evaluation.comparisons import Kind
 from fedleak.evaluation.limits import Limit
 from fedleak.evaluation.risk import worst_in_words
 from fedleak.evaluation.run import Run
 from fedleak.evaluation.scores import describe, number
+from fedleak.evaluation.unanswered import unanswered
 from fedleak.reports.answer_words import bits, bits_sentence, nothing_scored, verdict_on
 from fedleak.reports.metric_words import number_in_words, value_in_words
 

@@ -12,7 +12,7 @@ from fedleak.core.history import History
 from fedleak.core.metric_table import METRICS, metric
 from fedleak.evaluation.auditing import AuditResult
 from fedleak.evaluation.limits import Limit
-from fedleak.evaluation.run import Place, Recorded
+from fedleak.evaluation.run import Recorded, RecordedLine
 from fedleak.evaluation.scores import SETTING
 from fedleak.recordings.recording import Recording
 from fedleak_recorder.format import MANIFEST
@@ -66,7 +66,7 @@ def _round(verdict: Mapping[str, Any], scores: pd.DataFrame, on_all_rounds: set[
     return int(means.idxmin() if metric(name).lower_is_better else means.idxmax())
 
 
-def _place(recording: Recording, number: int | None) -> Place:
+def _place(recording: Recording, number: int | None) -> RecordedLine:
     """The journal's line that names the first shard of a round; the manifest's first line for no round."""
     if number is not None:
         for journal in journals_in(recording.directory):
@@ -75,8 +75,8 @@ def _place(recording: Recording, number: int | None) -> Place:
             if shards:
                 # A later line of a file replaces an earlier one, so the last that names the shard counts.
                 last_line = max(position for position, name in enumerate(files, start=1) if name == shards[0])
-                return Place(round=number, file=journal.name, line=last_line, shards=shards)
-    return Place(round=None, file=MANIFEST, line=1, shards=[])
+                return RecordedLine(round=number, file=journal.name, line=last_line, shards=shards)
+    return RecordedLine(round=None, file=MANIFEST, line=1, shards=[])
 
 
 def _file(line: str) -> str:

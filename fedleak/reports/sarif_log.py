@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from fedleak.evaluation.labels import attack_in_words
 from fedleak.evaluation.result_names import ATTACKS
-from fedleak.evaluation.run import Place, Run
+from fedleak.evaluation.run import RecordedLine, Run
 from fedleak.evaluation.scores import records
 from fedleak.reports.sarif_rules import (
     TAXONOMIES,
@@ -33,8 +33,8 @@ _KIND: Mapping[str, tuple[str, str]] = {
 }
 """``kind`` and ``level`` of a result by the verdict. The standard asks for the level none of all but failures."""
 _NUMBERS = ("metric", "limit", "attack", "value", "low", "high", "n", "verdict")
-_NOWHERE = Place(round=None, file="results.json", line=1, shards=[])
-"""Place of a result of a run of several recordings."""
+_NOWHERE = RecordedLine(round=None, file="results.json", line=1, shards=[])
+"""RecordedLine of a result of a run of several recordings."""
 
 
 def sarif_log(run: Run, *, alerts: bool = False) -> bytes:
@@ -134,7 +134,7 @@ def _result(
     kind: str,
     level: str,
     message: str,
-    recorded_place: Place,
+    recorded_place: RecordedLine,
     *,
     name: str,
     properties: Mapping[str, Any],

@@ -13,7 +13,7 @@ from fedleak.core.provenance import command, commit, published, versions
 from fedleak.core.seeding import secret_key
 from fedleak.evaluation.added_bits import false_bounds
 from fedleak.evaluation.advice import NOT_SEEN, advice, outcomes_under_defences
-from fedleak.evaluation.answers import leading, plain, recorded_answers, unanswered
+from fedleak.evaluation.answers import leading, plain, recorded_answers
 from fedleak.evaluation.as_recorded import as_recorded
 from fedleak.evaluation.attack_run import TRACEBACKS
 from fedleak.evaluation.auditing import AuditResult
@@ -28,6 +28,7 @@ from fedleak.evaluation.run import Run
 from fedleak.evaluation.scores import concat, describe, differing, plain_records, records, setting_of
 from fedleak.evaluation.stored_run import StoredRun, store_run
 from fedleak.evaluation.summary import paired_differences
+from fedleak.evaluation.unanswered import unanswered
 from fedleak.reports.change_tables import stored_changes
 from fedleak.reports.exporters.sarif import write_gate_alerts
 from fedleak.reports.figures.report_figures import roc_table

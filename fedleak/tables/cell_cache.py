@@ -75,7 +75,7 @@ def read_cell(path: Path, stamp: Stamp) -> Finished | None:
     """
     try:
         parts = read_parts(path, _CellParts)
-        evaluation = evaluation_of(parts, own=True)
+        evaluation = evaluation_of(parts, written_here=True)
     except FileNotFoundError:
         return None
     except DamagedError as error:

@@ -11,7 +11,8 @@ from fedleak.core.attack import Attack
 from fedleak.core.errors import InputError
 from fedleak.evaluation.auditing import AuditResult
 from fedleak.evaluation.changes import changes
-from fedleak.evaluation.gate import LimitError, Verdict, gate, hidden
+from fedleak.evaluation.gate import LimitError, Verdict, gate
+from fedleak.evaluation.limited_value import hidden
 from fedleak.evaluation.limits import limits_of
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, concat, score_table

@@ -17,7 +17,8 @@ from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.core.release import Release
 from fedleak.core.seeding import generator_for
 from fedleak.core.view import RoundView
-from fedleak.evaluation.learner_match import LearnerMatch, learner_free_is_better, learner_match
+from fedleak.evaluation.learner_check import learner_free_is_better
+from fedleak.evaluation.learner_match import LearnerMatch, learner_match
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, concat, score_table
 from fedleak.recordings.recorded_learner import recorded_learner

@@ -5,7 +5,8 @@ import pytest
 from scipy.stats import beta, hypergeom
 
 from fedleak.core.scoring import clopper_pearson
-from fedleak.evaluation.mean_interval import UNBOUNDED, MeanOverClients, upper_end, upper_end_of_others
+from fedleak.evaluation.mean_interval import UNBOUNDED, MeanOverClients
+from fedleak.evaluation.upper_end import upper_end, upper_end_of_others
 
 NOTHING = np.empty(0)
 

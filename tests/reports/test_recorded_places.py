@@ -8,7 +8,7 @@ import pytest
 
 from fedleak.attacks.re_identification.profile_contrast import ProfileContrast
 from fedleak.evaluation.auditing import AuditResult
-from fedleak.evaluation.run import Place
+from fedleak.evaluation.run import RecordedLine
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import concat, score_table
 from fedleak.recordings.recording import Recording
@@ -65,7 +65,7 @@ def test_an_attack_on_all_rounds_and_a_limit_without_one_have_the_manifest(delta
     limits = [verdict("auc", "profile-contrast"), verdict("f1", None), verdict("f1", "my")]
     made = recorded_places(found(deltas), limits)
     assert made is not None
-    assert made.places == [Place(round=None, file="manifest.json", line=1, shards=[])] * 3
+    assert made.places == [RecordedLine(round=None, file="manifest.json", line=1, shards=[])] * 3
 
 
 def test_the_folder_is_relative_or_a_name(deltas: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from fedleak.core.errors import InputError
 from fedleak.evaluation.engines.engine import Engine, EngineOptions
 from fedleak_recorder.nearest import did_you_mean
 
-_NO_ENGINES = ("__init__", "engine", "joblib_backend")
+_NO_ENGINES = ("__init__", "engine", "joblib_backend", "submission", "submitted_job")
 NAMES = tuple(path.stem for path in sorted(Path(__file__).parent.glob("*.py")) if path.stem not in _NO_ENGINES)
 """Name of every engine of this package."""
 
@@ -27,10 +27,9 @@ def engine_of(name: str, options: EngineOptions) -> Engine:
     """
     # Engines are imported where they are asked for: each loads what others do not need.
     if name in NAMES:
-        members = vars(importlib.import_module(f"{__name__}.{name}")).values()
-        kinds = [member for member in members if isinstance(member, type) and issubclass(member, Engine)]
-        kind = next(kind for kind in kinds if vars(kind).get("name") == name)
-        return kind.of(options)
+        for member in vars(importlib.import_module(f"{__name__}.{name}")).values():
+            if isinstance(member, type) and issubclass(member, Engine) and vars(member).get("name") == name:
+                return member.of(options)
     if "." in name:
         return class_at(name, Engine).of(options)
     from fedleak.evaluation.engines.joblib_backend import JoblibBackend, has_backend

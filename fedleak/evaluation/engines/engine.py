@@ -58,10 +58,14 @@ class Engine(ABC):
     @classmethod
     def _made(cls, options: "EngineOptions", jobs: int) -> Self:
         names = [option.name for option in dataclasses.fields(cls) if option.name not in ("jobs", "folder")]
+        options_in_words = f"It has {', '.join(names)}." if names else f"The engine {cls.name} has none."
         for name in options.arguments:
-            otherwise = f"It has {', '.join(names)}." if names else f"The engine {cls.name} has none."
-            expected = f"--engine.NAME with an option of the engine {cls.name}"
-            require(name in names, expected, name, did_you_mean(name, names, otherwise))
+            require(
+                name in names,
+                f"--engine.NAME with an option of the engine {cls.name}",
+                name,
+                did_you_mean(name, names, options_in_words),
+            )
         arguments = {**options.arguments, "jobs": jobs, "folder": options.folder}
         return named.build(cls, arguments, where=f"the engine {cls.name}", option="--engine.")
 

@@ -78,7 +78,9 @@ class JoblibBackend(Engine):
 
 def _in_worker(function: Callable[[Part], Result], part: Part, folder: Path, path: Sequence[str]) -> Result:
     os.chdir(folder)  # workers may have started elsewhere
-    sys.path[:] = [*path, *(entry for entry in sys.path if entry not in path)]
+    # Modules are found where the calling process finds them, then where the worker does.
+    only_here = [directory for directory in sys.path if directory not in path]
+    sys.path[:] = [*path, *only_here]
     torch.set_num_threads(1)
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     with private_files():

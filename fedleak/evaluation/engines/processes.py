@@ -29,7 +29,9 @@ class Processes(Engine):
     @property
     def in_words(self) -> str:
         """How work ran, for a report."""
-        return "this process" if self.in_this_process else f"{self.jobs} processes of one machine, with one thread each"
+        if self.in_this_process:
+            return "this process"
+        return f"{self.jobs} processes of one machine, with one thread each"
 
     def run(self, function: Callable[[Part], Result], work: Sequence[Part]) -> Iterator[Result]:
         """Yields what a function returns for each part of some work, in order."""

@@ -42,6 +42,7 @@ class CountLaw(abc.ABC):
         """``(V,)`` natural logarithm of the probability of counts ``(V, K)`` among all of the same totals."""
         totals = counts.sum(1)
         weights = self.log_weights(totals)
+        # log p(n) = sum_k log w_k(n_k) - log Z, where Z sums over all counts with this total.
         of_counts = np.take_along_axis(weights, counts[..., None], 2)[..., 0].sum(1)
         probability: Floats = of_counts - log_total(weights, totals)
         return probability
@@ -66,15 +67,19 @@ class DirichletLaw(CountLaw):
     def log_weights(self, totals: Ints) -> Floats:
         counts = np.arange(int(totals.max()) + 1)
         alpha = self.alpha[:, None]
+        # log w_k(n) = log Gamma(n + a_k) - log n! - log Gamma(a_k)
         weights = gammaln(counts + alpha) - gammaln(counts + 1) - gammaln(alpha)
         inside: Floats = np.where(counts <= totals[:, None, None], weights, -np.inf)
         return inside
 
     def log_probability(self, counts: Ints) -> Floats:
         # The sum over all counts has a closed form, the weight of the total for the sum of the concentrations.
-        totals, whole = counts.sum(1), self.alpha.sum()
+        # The sum over all counts has a closed form, the weight of the total for the sum of the concentrations.
+        totals = counts.sum(1)
+        alpha_sum = self.alpha.sum()
         of_counts = (gammaln(counts + self.alpha) - gammaln(counts + 1) - gammaln(self.alpha)).sum(1)
-        probability: Floats = of_counts - (gammaln(totals + whole) - gammaln(totals + 1) - gammaln(whole))
+        log_normaliser = gammaln(totals + alpha_sum) - gammaln(totals + 1) - gammaln(alpha_sum)
+        probability: Floats = of_counts - log_normaliser
         return probability
 
 
@@ -97,9 +102,11 @@ class HistogramLaw(CountLaw):
         """The law of counts ``(V, K)`` of clients, with shares that are smoothed to a width."""
         shares = counts / counts.sum(1, keepdims=True)
         present = shares > 0
+        # Each client adds _BINS / V to the bin of its share, so that a class that all have has an area of 1.
         bins = np.zeros((counts.shape[1], _BINS + 1))
         _, classes = present.nonzero()
-        np.add.at(bins, (classes, (shares[present] * _BINS).round().astype(int)), _BINS / len(counts))
+        bin_of_share = (shares[present] * _BINS).round().astype(int)
+        np.add.at(bins, (classes, bin_of_share), _BINS / len(counts))
         density = gaussian_filter1d(bins, width * _BINS, axis=1, mode="constant", truncate=3.0)
         return cls(1 - present.mean(0), density)
 
@@ -110,15 +117,20 @@ class HistogramLaw(CountLaw):
         return HistogramLaw(absent, density)
 
     def log_weights(self, totals: Ints) -> Floats:
-        places = np.linspace(0, 1, _BINS + 1)
+        bin_shares = np.linspace(0, 1, _BINS + 1)
         numbers = np.arange(int(totals.max()) + 1)
         weights = np.full((len(totals), len(self.absent), len(numbers)), -np.inf)
+        # Clients of one total have the same weights.
         for total in np.unique(totals):
             shares = numbers[: total + 1] / total
-            in_cells = np.stack([np.interp(shares, places, own) / total for own in self.density])
+            # A count stands for an interval of 1 / total of the shares, so the density becomes a probability by it.
+            of_classes = [np.interp(shares, bin_shares, density) / total for density in self.density]
+            in_cells = np.stack(of_classes)
             in_cells[:, 0] = self.absent
+            # Counts that no client has are possible too.
             mixed = (1 - _ELSEWHERE) * in_cells + _ELSEWHERE / (total + 1)
-            weights[totals == total, :, : total + 1] = np.log(mixed)
+            has_total = totals == total
+            weights[has_total, :, : total + 1] = np.log(mixed)
         return weights
 
 
@@ -142,12 +154,17 @@ def _likeliest_law(counts_bytes: bytes, shape: tuple[int, ...], people_bytes: by
     """`likeliest_law`, fitted once for all attacks on a question."""
     counts = np.frombuffer(counts_bytes, dtype=np.int64).reshape(shape)
     people = np.frombuffer(people_bytes, dtype=np.int64)
-    groups = np.unique(people, return_inverse=True)[1] % _GROUPS
+    _, person = np.unique(people, return_inverse=True)
+    groups = person % _GROUPS
     smooth = _likeliest(_dirichlet_laws, counts, groups)
     histogram = _likeliest(_histogram_laws, counts, groups)
+    # The histogram has to be better by two standard errors of the mean over clients.
     better = histogram.of_others - smooth.of_others
-    error = better.std(ddof=1) / math.sqrt(len(better)) if len(better) > 1 else math.inf
+    error = math.inf
+    if len(better) > 1:
+        error = better.std(ddof=1) / math.sqrt(len(better))
     chosen = histogram.law if better.mean() > 2 * error else smooth.law
+    # Never less likely than equally likely counts.
     equally_likely = DirichletLaw(np.ones(counts.shape[1]))
     return max((chosen, equally_likely), key=lambda law: float(law.log_probability(counts).sum()))
 
@@ -161,23 +178,28 @@ class _Fitted(NamedTuple):
 
 def _likeliest(kind: Callable[[Ints], Iterator[CountLaw]], counts: Ints, groups: Ints) -> _Fitted:
     """The law of a kind under which the counts of each of the ``groups (V,)`` are likeliest if fitted to the others."""
-    columns = len(list(kind(counts[:1])))
-    of_others = np.zeros((len(counts), columns))
+    candidates = len(list(kind(counts[:1])))
+    of_others = np.zeros((len(counts), candidates))
+    # Each group's counts have their probability from laws that were fitted to the other groups.
     for group in np.unique(groups):
         inside = groups == group
         train = counts if inside.all() else counts[~inside]
         for column, law in enumerate(kind(train)):
             of_others[inside, column] = law.log_probability(counts[inside])
     best = int(of_others.sum(0).argmax())
-    return _Fitted(list(kind(counts))[best], of_others[:, best])
+    # The parameters that are best there, fitted to all.
+    laws = list(kind(counts))
+    return _Fitted(laws[best], of_others[:, best])
 
 
 def _dirichlet_laws(counts: Ints) -> Iterator[CountLaw]:
     """Laws with each concentration, whose mean lies between equal shares and the mean share of counts ``(V, K)``."""
     mean = (counts / counts.sum(1, keepdims=True)).mean(0)
+    classes = counts.shape[1]
     for weight in _MEAN_WEIGHTS:
         for concentration in _CONCENTRATIONS:
-            yield DirichletLaw(concentration * ((1 - weight) + weight * counts.shape[1] * mean))
+            # Concentrations a_k with the mean `concentration` over classes.
+            yield DirichletLaw(concentration * ((1 - weight) + weight * classes * mean))
 
 
 def _histogram_laws(counts: Ints) -> Iterator[CountLaw]:

@@ -17,9 +17,12 @@ def log_total(log_weights: Floats, totals: Ints) -> Floats:
         totals: ``(V,)`` N, at most J - 1.
     """
     weights, scale = _scaled(log_weights)
-    product, log_scale = _unit(len(weights), weights.shape[2]), scale.sum(1)
+    product = _unit(len(weights), weights.shape[2])
+    log_scale = scale.sum(1)
+    # The largest value is drawn out after each class, so that a product of many weights does not underflow.
     for number in range(weights.shape[1]):
-        product, log_scale = _rescaled(_convolved(product, weights[:, number]), log_scale)
+        convolved = _convolved(product, weights[:, number])
+        product, log_scale = _rescaled(convolved, log_scale)
     return _log_at(product, log_scale, totals)
 
 
@@ -34,26 +37,29 @@ def marginals(log_weights: Floats, totals: Ints) -> Floats:
         totals: ``(V,)`` N.
     """
     weights, _ = _scaled(log_weights)
-    rows, classes, places = weights.shape
-    after = [_unit(rows, places)]  # products of the weights after each class, the last class first
+    rows, classes, counts = weights.shape
+    # Products of the weights after each class, the last class first.
+    after = [_unit(rows, counts)]
     for number in range(classes - 1, 0, -1):
         after.append(_convolved(after[-1], weights[:, number], normalised=True))
-    before = _unit(rows, places)
+    before = _unit(rows, counts)
     chances = np.zeros_like(weights)
-    left = totals[:, None] - np.arange(places)  # what the other classes have together
+    # What the other classes have together, N - j; no such counts exist where it is negative.
+    rest = totals[:, None] - np.arange(counts)
     for number in range(classes):
-        others = _convolved(before, after[classes - 1 - number], normalised=True)
-        of_rest = np.take_along_axis(others, left.clip(min=0), 1) * (left >= 0)
+        other_classes = _convolved(before, after[classes - 1 - number], normalised=True)
+        of_rest = np.take_along_axis(other_classes, rest.clip(min=0), 1) * (rest >= 0)
         chances[:, number] = weights[:, number] * of_rest
         before = _convolved(before, weights[:, number], normalised=True)
     sums = chances.sum(2, keepdims=True)
-    alone = weights / weights.sum(2, keepdims=True)  # where no counts with this total have a weight in double precision
+    # Where no counts with this total have a weight in double precision, each class goes by its own weights.
+    alone = weights / weights.sum(2, keepdims=True)
     return np.where(sums > 0, chances / np.where(sums > 0, sums, 1.0), alone)
 
 
-def _unit(rows: int, places: int) -> Floats:
+def _unit(rows: int, counts: int) -> Floats:
     """The convolution of no weights: 1 at 0."""
-    unit = np.zeros((rows, places))
+    unit = np.zeros((rows, counts))
     unit[:, 0] = 1.0
     return unit
 
@@ -66,9 +72,14 @@ def _scaled(log_weights: Floats) -> tuple[Floats, Floats]:
 
 def _convolved(first: Floats, second: Floats, *, normalised: bool = False) -> Floats:
     """``(V, J)`` convolutions of the rows, cut to J values; with a largest value of 1 if `normalised`."""
-    places = first.shape[1]
-    product = np.stack([np.convolve(*pair)[:places] for pair in zip(first, second, strict=True)])
-    return _rescaled(product, np.zeros(len(product)))[0] if normalised else product
+    counts = first.shape[1]
+    rows = []
+    for first_row, second_row in zip(first, second, strict=True):
+        rows.append(np.convolve(first_row, second_row)[:counts])
+    product = np.stack(rows)
+    if not normalised:
+        return product
+    return _rescaled(product, np.zeros(len(product)))[0]
 
 
 def _rescaled(product: Floats, log_scale: Floats) -> tuple[Floats, Floats]:
@@ -79,7 +90,8 @@ def _rescaled(product: Floats, log_scale: Floats) -> tuple[Floats, Floats]:
 
 def _log_at(product: Floats, log_scale: Floats, totals: Ints) -> Floats:
     """Logarithm of the product at the totals; an upper bound where double precision has none."""
-    value = np.take_along_axis(product, totals[:, None], 1)[:, 0]
-    exact = np.log(np.maximum(value, 1e-300)) + log_scale
+    at_totals = np.take_along_axis(product, totals[:, None], 1)[:, 0]
+    exact = np.log(np.maximum(at_totals, 1e-300)) + log_scale
+    # What underflowed is below 1e-300 of the largest value.
     bound = log_scale + np.log(1e-300)
-    return np.where(value > 1e-300, exact, bound)
+    return np.where(at_totals > 1e-300, exact, bound)

@@ -72,36 +72,59 @@ def vector_posterior(
         ICLR 2016, section 3.1 (dequantisation).
     """
     fold = folds_of(people, generator)
+    # A vector on a grid lies anywhere within its cell (dequantisation).
     true = true + (torch.rand(true.shape, generator=generator, dtype=torch.float64) - 0.5) * grid[:, None]
     eye = torch.eye(true.shape[1], dtype=torch.float64)
-    prior, mean = torch.zeros_like(true), torch.zeros_like(true)
+    prior = torch.zeros_like(true)
+    mean = torch.zeros_like(true)
     bits = torch.zeros(len(true), dtype=torch.float64)
     covered = torch.zeros(len(true), len(LEVELS), dtype=torch.float64)
     for number in torch.unique(fold).tolist():
-        own, train = fold == number, fold != number
-        centre, spread = shrunk_mean(true[train]), _covariance(true[train])
-        apart, middle = true[train] - centre, inferred[train].mean(0)
-        slope = float((apart * (inferred[train] - middle)).sum() / apart.square().sum().clamp(min=1e-30))
+        in_fold = fold == number
+        train = fold != number
+        # Mean m and covariance P of the vectors of other people.
+        centre = shrunk_mean(true[train])
+        covariance = _covariance(true[train])
+        # Slope a of x = a t + b + e by least squares, and covariance S of e.
+        apart = true[train] - centre
+        mean_estimate = inferred[train].mean(0)
+        slope = float((apart * (inferred[train] - mean_estimate)).sum() / apart.square().sum().clamp(min=1e-30))
         noise = _covariance(inferred[train] - slope * true[train])
-        small = float(spread.diagonal().mean()) * 1e-9 + 1e-15
-        gain = torch.linalg.solve(slope**2 * spread + noise + small * eye, slope * spread).T
-        prior[own] = centre
-        left = spread - slope * gain @ spread
-        found = centre + (inferred - middle) @ gain.T
-        errors = [float((guess[train] - true[train]).abs().mean()) for guess in (inferred, found)]
-        if errors[0] < errors[1]:  # an estimate that is mostly exact, with few large errors
-            found, left = inferred, _covariance(inferred[train] - true[train])
-        mean[own] = found[own]
-        logs = []
-        for guess, covariance in ((found, left), (centre.expand_as(found), spread)):
-            root = torch.linalg.cholesky((covariance + covariance.T) / 2 + small * eye)
-            white = torch.linalg.solve_triangular(root, (true - guess).T, upper=False).T
-            law = _Tails.of(white[train])
-            logs.append(law.log_density(white[own]) - root.diagonal().log().sum())
-            if guess is found:
-                covered[own] = (white[own].abs()[..., None] <= law.half_widths()).double().mean(1)
-        bits[own] = (logs[0] - logs[1]) / math.log(2)
+        # Added to diagonals: covariances of shares, which sum to 1, are singular.
+        jitter = (float(covariance.diagonal().mean()) * 1e-9 + 1e-15) * eye
+        # G = a P (a^2 P + S)^-1, posterior covariance P - a G P and mean m + G (x - mean of x).
+        gain = torch.linalg.solve(slope**2 * covariance + noise + jitter, slope * covariance).T
+        remaining = covariance - slope * gain @ covariance
+        posterior_mean = centre + (inferred - mean_estimate) @ gain.T
+        error_of_estimate = float((inferred[train] - true[train]).abs().mean())
+        error_of_posterior = float((posterior_mean[train] - true[train]).abs().mean())
+        # An estimate that is mostly exact, with few large errors, is better than any linear function of it.
+        if error_of_estimate < error_of_posterior:
+            posterior_mean = inferred
+            remaining = _covariance(inferred[train] - true[train])
+        prior[in_fold] = centre
+        mean[in_fold] = posterior_mean[in_fold]
+        # Bits are the logarithm of the posterior density of the true vector over the prior one.
+        after, covered[in_fold] = _density(true - posterior_mean, remaining, jitter, train, in_fold)
+        before, _ = _density(true - centre.expand_as(posterior_mean), covariance, jitter, train, in_fold)
+        bits[in_fold] = (after - before) / math.log(2)
     return VectorPosterior(prior, mean, bits, covered)
+
+
+def _density(
+    errors: Tensor, covariance: Tensor, jitter: Tensor, train: Tensor, in_fold: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Log densities ``(F,)`` of the errors of a fold ``(V, K)``, and the coverage ``(F, 9)`` of central intervals.
+
+    Errors that are made white by the covariance have Student's tails, fitted on those of other people.
+    """
+    root = torch.linalg.cholesky((covariance + covariance.T) / 2 + jitter)
+    white = torch.linalg.solve_triangular(root, errors.T, upper=False).T
+    tails = _Tails.of(white[train])
+    # log p(e) = log p(L^-1 e) - log det L
+    log_density = tails.log_density(white[in_fold]) - root.diagonal().log().sum()
+    covered = (white[in_fold].abs()[..., None] <= tails.half_widths()).double().mean(1)
+    return log_density, covered
 
 
 def _covariance(rows: Tensor) -> Tensor:
@@ -113,11 +136,13 @@ def _covariance(rows: Tensor) -> Tensor:
 
 def shrunk_mean(rows: Tensor) -> Tensor:
     """``(K,)`` mean of rows ``(N, K)``, drawn towards that of all numbers by the rule of James and Stein."""
-    mean, numbers = rows.mean(0), rows.shape[1]
+    mean = rows.mean(0)
+    numbers = rows.shape[1]
     apart = mean - mean.mean()
+    # James and Stein: m + max(0, 1 - (K - 3) s^2 / |apart|^2) apart, where s^2 is the variance of a mean.
     error = float(rows.var(0).mean()) / len(rows)
-    kept = 1 - max(numbers - 3, 0) * error / max(float(apart.square().sum()), 1e-30)
-    return mean.mean() + max(kept, 0.0) * apart
+    factor = 1 - max(numbers - 3, 0) * error / max(float(apart.square().sum()), 1e-30)
+    return mean.mean() + max(factor, 0.0) * apart
 
 
 @dataclass(frozen=True)

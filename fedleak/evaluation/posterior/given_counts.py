@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 
-def log_probability_given_counts(odds: Tensor, labels: Tensor, places: Tensor, kinds: Tensor, *, values: int) -> Tensor:
+def log_probability_given_counts(
+    odds: Tensor, labels: Tensor, value_index: Tensor, kinds: Tensor, *, values: int
+) -> Tensor:
     """``(P,)`` logarithm to base 2 of the probability of the true answers about each value, given their counts.
 
     Independent answers with these log odds have, given that n of a kind are yes, the probability ``prod_yes w_i /
@@ -17,7 +19,7 @@ def log_probability_given_counts(odds: Tensor, labels: Tensor, places: Tensor, k
     Args:
         odds: ``(N,)`` log odds of the answers.
         labels: ``(N,)`` bool, which are yes.
-        places: ``(N,)`` place of the value that each is about.
+        value_index: ``(N,)`` number of the value that each is about.
         kinds: ``(N,)`` kind of each.
         values: number of values P.
 
@@ -25,23 +27,30 @@ def log_probability_given_counts(odds: Tensor, labels: Tensor, places: Tensor, k
         Chen and Liu, "Statistical Applications of the Poisson-Binomial and Conditional Bernoulli Distributions",
         Statistica Sinica, 1997, equation 2 and section 2 (the recursion of e_n).
     """
-    nats = torch.zeros(values, dtype=torch.float64).index_add_(0, places, odds.double() * labels)
-    group = places * (int(kinds.max()) + 1) + kinds if len(kinds) else places
-    names, group = torch.unique(group, return_inverse=True)
-    sizes = torch.bincount(group, minlength=len(names))
-    counts = torch.bincount(group, labels.double(), minlength=len(names)).long()
+    # log prod_yes w_i of each value.
+    nats = torch.zeros(values, dtype=torch.float64).index_add_(0, value_index, odds.double() * labels)
+    # A group is the answers of one kind about one value, of which the number of yeses is given.
+    group = value_index
+    if len(kinds):
+        group = value_index * (int(kinds.max()) + 1) + kinds
+    groups, group = torch.unique(group, return_inverse=True)
+    sizes = torch.bincount(group, minlength=len(groups))
+    counts = torch.bincount(group, labels.double(), minlength=len(groups)).long()
     # The answers of each group in a row of a matrix, as many recursions side by side.
     order = group.argsort(stable=True)
-    column = torch.arange(len(group)) - (sizes.cumsum(0) - sizes)[group[order]]
+    start_of_group = sizes.cumsum(0) - sizes
+    column = torch.arange(len(group)) - start_of_group[group[order]]
     width = int(sizes.max()) if len(sizes) else 0
-    table = torch.full((len(names), width), -torch.inf, dtype=torch.float64)
+    table = torch.full((len(groups), width), -torch.inf, dtype=torch.float64)
     table[group[order], column] = odds[order].double()
     # log e_n of the first answers: e_n(w_1 .. w_i) = e_n(w_1 .. w_(i-1)) + w_i e_(n-1)(w_1 .. w_(i-1)).
-    sums = torch.full((len(names), int(counts.max()) + 1 if len(counts) else 1), -torch.inf, dtype=torch.float64)
+    orders = int(counts.max()) + 1 if len(counts) else 1
+    sums = torch.full((len(groups), orders), -torch.inf, dtype=torch.float64)
     sums[:, 0] = 0.0
     for number in range(width):
         sums[:, 1:] = torch.logaddexp(sums[:, 1:], sums[:, :-1] + table[:, number, None])
+    # A value's logarithm is less log e_n of each of its groups.
     of_groups = sums.gather(1, counts[:, None])[:, 0]
-    owner = torch.zeros(len(names), dtype=torch.int64).scatter_(0, group, places)
-    nats = nats.index_add(0, owner, -of_groups)
+    value_of_group = torch.zeros(len(groups), dtype=torch.int64).scatter_(0, group, value_index)
+    nats = nats.index_add(0, value_of_group, -of_groups)
     return nats / math.log(2)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 FOLDS = 5
+"""Groups of people; the log odds of each are fitted on the other groups."""
 _MOST_ROWS = 2**16
 """Rows on which one fit is made; more are drawn at random."""
 _QUANTILES = (0.1, 0.5, 0.9)
@@ -20,11 +21,12 @@ _SURE = 16.0
 _CERTAIN = 50.0
 """Log-likelihood ratio, in nats, above which an answer is as good as certain."""
 _STEPS = 40
+"""Most steps of Newton's method."""
 _NONE = torch.zeros(0, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
-class Column:
+class Evidence:
     """Evidence or a prior: scores ``(N,)``, and whether the log odds are linear in them, as in likelihood ratios."""
 
     scores: Tensor
@@ -32,7 +34,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class _Curve:
+class _BentScore:
     """Continuous piecewise linear functions of a score ``(N,)``, on a scale of mean 0 and deviation 1.
 
     Scores in which the log odds are linear keep their scale, and have no bends. Of others only the order counts: they
@@ -53,29 +55,46 @@ class _Curve:
     knots: Tensor
 
     @classmethod
-    def of(cls, scores: Tensor, labels: Tensor, linear: bool) -> "_Curve":
+    def of(cls, scores: Tensor, labels: Tensor, linear: bool) -> "_BentScore":
         least, most = (float(end) for end in scores.aminmax())
-        plain = cls(None if linear else scores.sort().values, 0.0, 1.0, 2 * least - most, 2 * most - least, _NONE)
-        own = plain._scaled(scores)
-        low, high = torch.quantile(_few(own), torch.tensor([0.005, 0.995], dtype=torch.float64)).tolist()
-        inner = own.clamp(low, high)
-        centre, scale = float(inner.mean()), float(inner.std(correction=0))
+        unscaled = cls(
+            ordered=None if linear else scores.sort().values,
+            centre=0.0,
+            scale=1.0,
+            low=2 * least - most,
+            high=2 * most - least,
+            knots=_NONE,
+        )
+        scaled = unscaled._scaled(scores)
+        # Mean and deviation without the outermost percent.
+        ends = torch.tensor([0.005, 0.995], dtype=torch.float64)
+        low, high = torch.quantile(_few(scaled), ends).tolist()
+        inner = scaled.clamp(low, high)
+        centre = float(inner.mean())
+        scale = float(inner.std(correction=0))
         scale = scale if scale > 0 else 1.0
+        # The log odds may bend at quantiles of the right and of the wrong answers.
         levels = torch.tensor(_QUANTILES, dtype=torch.float64)
-        found = torch.cat([torch.quantile(_few(inner[kind]), levels) for kind in (labels, ~labels)])
-        knots = torch.unique(((found - centre) / scale * 20).round() / 20)  # those nearer than that are one
-        return dataclasses.replace(plain, centre=centre, scale=scale, knots=_NONE if linear else knots)
+        quantiles = torch.cat([torch.quantile(_few(inner[kind]), levels) for kind in (labels, ~labels)])
+        # Bends that are nearer than a twentieth of the deviation are one.
+        knots = torch.unique(((quantiles - centre) / scale * 20).round() / 20)
+        return dataclasses.replace(unscaled, centre=centre, scale=scale, knots=_NONE if linear else knots)
 
     def _scaled(self, scores: Tensor) -> Tensor:
         if self.ordered is None:
-            return (scores.clamp(self.low, self.high) - self.centre) / self.scale
-        below, not_above = (torch.searchsorted(self.ordered, scores.contiguous(), right=r) for r in (False, True))
+            in_range = scores.clamp(self.low, self.high)
+            return (in_range - self.centre) / self.scale
+        # Mid-rank among the training scores, strictly between 0 and 1, so that its normal quantile is finite.
+        values = scores.contiguous()
+        below = torch.searchsorted(self.ordered, values, right=False)
+        not_above = torch.searchsorted(self.ordered, values, right=True)
         share = (below + not_above + 1) / (2 * len(self.ordered) + 2)
         quantiles: Tensor = torch.special.ndtri(share.double())
         return (quantiles - self.centre) / self.scale
 
     def __call__(self, scores: Tensor) -> Tensor:
         """``(N, 1 + knots)``."""
+        # The score z, and max(z - knot, 0) for each bend.
         z = self._scaled(scores)
         return torch.cat([z[:, None], (z[:, None] - self.knots).clamp(min=0)], dim=1)
 
@@ -86,12 +105,12 @@ def _few(values: Tensor) -> Tensor:
 
 
 def cross_fitted(
-    columns: Sequence[Column],
+    evidence: Sequence[Evidence],
     labels: Tensor,
     people: Tensor,
     questions: Tensor | None,
     *,
-    known: Tensor,
+    labelled: Tensor,
     generator: torch.Generator,
 ) -> Tensor:
     """``(N,)`` log odds of each row if rows are yes-or-no questions, else its log-probability among the answers.
@@ -102,11 +121,11 @@ def cross_fitted(
     log odds are fitted on the others, so that nobody's answers calibrate its own.
 
     Args:
-        columns: evidence and priors; none for the share of right answers alone.
+        evidence: evidence and priors; none for the share of right answers alone.
         labels: ``(N,)`` bool.
         people: ``(N,)`` number of the person whom the row is about.
         questions: ``(N,)`` number of the row's question, if one answer of each is true; None for yes-or-no questions.
-        known: ``(N,)`` bool, the rows of which `labels` says what is true; the others calibrate nothing.
+        labelled: ``(N,)`` bool, the rows of which `labels` says what is true; the others calibrate nothing.
         generator: source of the groups, and of the rows where there are many.
 
     References:
@@ -114,27 +133,45 @@ def cross_fitted(
         analysis of qualitative choice behavior", 1974; Liang and Zeger, "Longitudinal data analysis using generalized
         linear models", Biometrika, 1986; James and Stein, "Estimation with Quadratic Loss", 1961.
     """
-    fold = folds_of(people, generator, labels & known)
-    group = None if questions is None else torch.unique(questions, return_inverse=True)[1]
-    columns = [Column(_compressed(one.scores, group), linear=True) if one.linear else one for one in columns]
-    found = torch.zeros(len(labels), dtype=torch.float64)
+    fold = folds_of(people, generator, labels & labelled)
+    group = None
+    if questions is not None:
+        group = torch.unique(questions, return_inverse=True)[1]
+    columns = []
+    for column in evidence:
+        if column.linear:
+            column = Evidence(_compressed(column.scores, group), linear=True)
+        columns.append(column)
+    log_odds = torch.zeros(len(labels), dtype=torch.float64)
     for number in torch.unique(fold).tolist():
         inside = fold == number
-        train = _drawn((~inside & known).nonzero().flatten(), group, generator)
+        train = _drawn((~inside & labelled).nonzero().flatten(), group, generator)
+        # Where the other people's answers are all right, or all wrong, nothing can be learned.
         if not (bool(labels[train].any()) and bool((~labels[train]).any())):
-            continue  # the other people's answers are all right, or all wrong: nothing can be learned
+            continue
         rows = torch.cat([train, inside.nonzero().flatten()])
-        ones = torch.ones(len(rows), 0 if group is not None else 1, dtype=torch.float64)
-        curves = [_Curve.of(column.scores[train], labels[train], column.linear) for column in columns]
-        parts = [curve(column.scores[rows]) for curve, column in zip(curves, columns, strict=True)]
-        design = torch.cat([ones, *(part - part[: len(train)].mean(0) for part in parts)], dim=1)
-        own = None if group is None else torch.unique(group[train], return_inverse=True)[1]
-        sizes = [ones.shape[1], *(part.shape[1] for part in parts)]
-        weights = _fitted(_Rows(design[: len(train)], labels[train].double(), own, people[train]), sizes)
-        found[inside] = design[len(train) :] @ weights
+        # Of the answers to one question only differences count, so there is no intercept.
+        intercepts = 0 if group is not None else 1
+        intercept = torch.ones(len(rows), intercepts, dtype=torch.float64)
+        blocks = [intercept]
+        sizes = [intercept.shape[1]]
+        for column in columns:
+            curve = _BentScore.of(column.scores[train], labels[train], column.linear)
+            block = curve(column.scores[rows])
+            blocks.append(block - block[: len(train)].mean(0))
+            sizes.append(block.shape[1])
+        design = torch.cat(blocks, dim=1)
+        train_group = None
+        if group is not None:
+            train_group = torch.unique(group[train], return_inverse=True)[1]
+        train_rows = _FitRows(design[: len(train)], labels[train].double(), train_group, people[train])
+        weights = _fitted(train_rows, sizes)
+        log_odds[inside] = design[len(train) :] @ weights
     if group is None:
-        return _SURE * torch.tanh(found / _SURE)  # the same order
-    return found - _log_sum(found, group)[group]
+        # Bounded, in the same order.
+        return _SURE * torch.tanh(log_odds / _SURE)
+    # Log-probabilities of the answers to one question: their exponentials sum to 1.
+    return log_odds - _log_sum(log_odds, group)[group]
 
 
 def folds_of(people: Tensor, generator: torch.Generator, labels: Tensor | None = None) -> Tensor:
@@ -147,15 +184,22 @@ def folds_of(people: Tensor, generator: torch.Generator, labels: Tensor | None =
         Kohavi, "A study of cross-validation and bootstrap for accuracy estimation and model selection", IJCAI 1995.
     """
     names, person = torch.unique(people, return_inverse=True)
-    drawn = torch.randperm(len(names), generator=generator)
-    if labels is not None and len(names):
+    count = len(names)
+    # A random order of the people; the groups are dealt out in turn.
+    order = torch.randperm(count, generator=generator)
+    if labels is not None and count:
+        # Kind of each person: which of its rows are true, 0 for none.
         frame = pd.DataFrame({"person": person.numpy(), "true": labels.numpy()})
         frame["row"] = frame.groupby("person").cumcount()
-        answers = frame[frame["true"]].groupby("person")["row"].agg(tuple).reindex(range(len(names)))
-        kind = torch.from_numpy(answers.factorize()[0]) + 1  # 0 for nothing true
-        first = torch.full((len(names) + 1,), len(names)).scatter_reduce(0, kind, drawn, "amin")[kind]
-        drawn = (first * len(names) + drawn).argsort().argsort()
-    return (drawn % min(FOLDS, max(len(names), 1)))[person]
+        true_rows = frame[frame["true"]].groupby("person")["row"].agg(tuple)
+        kinds = true_rows.reindex(range(count)).factorize()[0]
+        kind = torch.from_numpy(kinds) + 1
+        # People of a kind follow one another, kinds in the order of their first person.
+        latest = torch.full((count + 1,), count)
+        first = latest.scatter_reduce(0, kind, order, "amin")[kind]
+        order = (first * count + order).argsort().argsort()
+    groups = min(FOLDS, max(count, 1))
+    return (order % groups)[person]
 
 
 def _drawn(rows: Tensor, group: Tensor | None, generator: torch.Generator) -> Tensor:
@@ -164,9 +208,9 @@ def _drawn(rows: Tensor, group: Tensor | None, generator: torch.Generator) -> Te
         return rows
     if group is None:
         return rows[torch.randperm(len(rows), generator=generator)[:_MOST_ROWS]]
-    asked = torch.unique(group[rows])
+    questions = torch.unique(group[rows])
     share = _MOST_ROWS / len(rows)
-    chosen = asked[torch.rand(len(asked), generator=generator) < share]
+    chosen = questions[torch.rand(len(questions), generator=generator) < share]
     return rows[torch.isin(group[rows], chosen)]
 
 
@@ -177,23 +221,29 @@ def _compressed(scores: Tensor, group: Tensor | None) -> Tensor:
     of most people at zero. Of several answers to a question, ratios are those to the likeliest.
     """
     if group is not None:
-        highest = torch.full((int(group.max()) + 1,), -torch.inf, dtype=scores.dtype)
-        scores = scores - highest.scatter_reduce(0, group, scores, "amax")[group]
-    beyond = (scores.abs() - _CERTAIN).clamp(min=0)
-    compressed: Tensor = scores.sign() * (scores.abs().clamp(max=_CERTAIN) + beyond.log1p())
+        nothing = torch.full((int(group.max()) + 1,), -torch.inf, dtype=scores.dtype)
+        highest = nothing.scatter_reduce(0, group, scores, "amax")
+        scores = scores - highest[group]
+    # |r| up to _CERTAIN stays, and |r| above it becomes _CERTAIN + log(1 + |r| - _CERTAIN).
+    size = scores.abs()
+    beyond = (size - _CERTAIN).clamp(min=0)
+    compressed: Tensor = scores.sign() * (size.clamp(max=_CERTAIN) + beyond.log1p())
     return compressed
 
 
 def _log_sum(values: Tensor, group: Tensor) -> Tensor:
     """``(G,)`` logarithm of the sum of exponentials of the values ``(N,)`` of each group."""
     groups = int(group.max()) + 1 if len(group) else 0
-    highest = torch.full((groups,), -torch.inf, dtype=values.dtype).scatter_reduce(0, group, values, "amax")
-    sums = torch.zeros(groups, dtype=values.dtype).index_add_(0, group, (values - highest[group]).exp())
+    # Relative to the largest of each group, so that nothing overflows.
+    nothing = torch.full((groups,), -torch.inf, dtype=values.dtype)
+    highest = nothing.scatter_reduce(0, group, values, "amax")
+    relative = (values - highest[group]).exp()
+    sums = torch.zeros(groups, dtype=values.dtype).index_add_(0, group, relative)
     return highest + sums.log()
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _FitRows:
     """Rows that weights are fitted to: design ``(N, F)``, and labels, questions (or None) and people, ``(N,)`` each."""
 
     design: Tensor
@@ -205,22 +255,30 @@ class _Rows:
         """Log-likelihood of weights ``(F,)``."""
         odds = self.design @ weights
         if self.group is None:
+            # sum of log sigmoid(+-odds)
             return torch.nn.functional.logsigmoid(odds * (2 * self.labels - 1)).sum()
+        # sum of odds - log sum exp(odds of the question) over the true answers
         return (self.labels * (odds - _log_sum(odds, self.group)[self.group])).sum()
 
     def derivatives(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Rows ``(N, F)`` whose sum is the slope of the log-likelihood, and its curvature ``(F, F)``."""
         odds = self.design @ weights
         if self.group is None:
+            # X' diag(p (1 - p)) X
             chance = torch.sigmoid(odds)
-            curvature = self.design.T @ (self.design * (chance * (1 - chance))[:, None])
+            variance = chance * (1 - chance)
+            curvature = self.design.T @ (self.design * variance[:, None])
         else:
-            chance = (odds - _log_sum(odds, self.group)[self.group]).exp()
+            # X' diag(p) X minus the outer products of each question's mean row under p.
+            log_sums = _log_sum(odds, self.group)
+            chance = (odds - log_sums[self.group]).exp()
             weighted = self.design * chance[:, None]
-            means = torch.zeros(int(self.group.max()) + 1, self.design.shape[1], dtype=torch.float64)
+            means = torch.zeros(len(log_sums), self.design.shape[1], dtype=torch.float64)
             means = means.index_add_(0, self.group, weighted)
             curvature = self.design.T @ weighted - means.T @ means
-        return self.design * (self.labels - chance)[:, None], curvature
+        # Slope of each row: x (y - p).
+        slopes = self.design * (self.labels - chance)[:, None]
+        return slopes, curvature
 
     def of_people(self, rows: Tensor) -> Tensor:
         """``(P, F)`` sums of rows ``(N, F)`` by person."""
@@ -228,14 +286,16 @@ class _Rows:
         return torch.zeros(len(names), rows.shape[1], dtype=rows.dtype).index_add_(0, person, rows)
 
 
-def _solved(matrix: Tensor, right: Tensor) -> Tensor:
+def _solved(matrix: Tensor, right_side: Tensor) -> Tensor:
     """Solution of a symmetric system; the shortest one of least squares where columns differ by many magnitudes."""
-    found: Tensor
-    found, singular = torch.linalg.solve_ex(matrix, right)
-    return torch.linalg.pinv(matrix, hermitian=True) @ right if bool(singular) else found
+    solution: Tensor
+    solution, singular = torch.linalg.solve_ex(matrix, right_side)
+    if bool(singular):
+        solution = torch.linalg.pinv(matrix, hermitian=True) @ right_side
+    return solution
 
 
-def _fitted(rows: _Rows, sizes: Sequence[int]) -> Tensor:
+def _fitted(rows: _FitRows, sizes: Sequence[int]) -> Tensor:
     """Weights ``(F,)`` of largest penalised likelihood, those of each column drawn towards 0 by their uncertainty.
 
     The answers of one person depend on one another, so the covariance V of the weights is that of people (the sandwich
@@ -246,33 +306,39 @@ def _fitted(rows: _Rows, sizes: Sequence[int]) -> Tensor:
         rows: what they are fitted to.
         sizes: number of weights of the intercept, and of each column.
     """
+    # The intercept is nearly free; the small penalty keeps it finite where one kind of answer is rare.
     penalty = torch.full((sum(sizes),), _PENALTY, dtype=torch.float64)
     penalty[: sizes[0]] = 1e-6
     weights = torch.zeros(len(penalty), dtype=torch.float64)
     if not len(penalty):
         return weights
 
-    def value_of(point: Tensor) -> float:
-        return float(rows.likelihood(point) - (penalty * point.square()).sum() / 2)
+    def penalised(weights: Tensor) -> float:
+        return float(rows.likelihood(weights) - (penalty * weights.square()).sum() / 2)
 
-    value = value_of(weights)
+    # Newton's method; a step that makes the value smaller is halved.
+    best = penalised(weights)
     for _ in range(_STEPS):
         slopes, curvature = rows.derivatives(weights)
         step = _solved(curvature + penalty.diag(), slopes.sum(0) - penalty * weights)
-        size, before = 1.0, value
-        while (value := value_of(weights + size * step)) < before and size > 1e-6:
+        size = 1.0
+        before = best
+        while (best := penalised(weights + size * step)) < before and size > 1e-6:
             size /= 2
-        if value <= before + 1e-9 * (1 + abs(before)):
+        if best <= before + 1e-9 * (1 + abs(before)):
             break
         weights = weights + size * step
+    # What each person moves the weights by; V is the sum of the squares (the sandwich), times P / (P - 1).
     slopes, curvature = rows.derivatives(weights)
-    apart = _solved(curvature + penalty.diag(), rows.of_people(slopes).T)
-    people = apart.shape[1]
+    influences = _solved(curvature + penalty.diag(), rows.of_people(slopes).T)
+    people = influences.shape[1]
+    # The weights of each column are multiplied with max(0, 1 - tr(V G) / w' G w).
     start = sizes[0]
-    for size in sizes[1:]:
-        own = slice(start, start := start + size)
-        squares = rows.design[:, own].T @ rows.design[:, own]
-        noise = float((apart[own] * (squares @ apart[own])).sum()) * people / max(people - 1, 1)
-        signal = float(weights[own] @ squares @ weights[own])
-        weights[own] *= max(1 - noise / max(signal, 1e-300), 0.0)
+    for width in sizes[1:]:
+        of_column = slice(start, start + width)
+        start += width
+        squares = rows.design[:, of_column].T @ rows.design[:, of_column]
+        noise = float((influences[of_column] * (squares @ influences[of_column])).sum()) * people / max(people - 1, 1)
+        signal = float(weights[of_column] @ squares @ weights[of_column])
+        weights[of_column] *= max(1 - noise / max(signal, 1e-300), 0.0)
     return weights

@@ -30,8 +30,9 @@ class Matches:
             Kasiviswanathan and Smith, "On the Semantics of Differential Privacy", Journal of Privacy and
             Confidentiality, 2014 (posterior odds).
         """
-        others = (self.among - 1) * torch.exp(-epsilon)
-        chance: Tensor = 1 / (1 + others)
+        # The m - 1 other clients' answers together, relative to the own ones: 1 / (1 + (m - 1) e^-epsilon).
+        odds_against = (self.among - 1) * torch.exp(-epsilon)
+        chance: Tensor = 1 / (1 + odds_against)
         return chance.masked_fill(self.right.isnan(), torch.nan)
 
 
@@ -40,11 +41,13 @@ def matched(fits: Tensor, groups: Tensor) -> Matches:
 
     Clients are compared within ``groups (V,)``, of which the server may know who belongs to which.
     """
-    same = groups[:, None] == groups
-    among = same.sum(1)
-    others = fits.masked_fill(~same | torch.eye(len(fits), dtype=torch.bool), -torch.inf)
-    right = (fits.diagonal() > others.amax(1)).double()
-    return Matches(right.masked_fill(among < 2, torch.nan), among)
+    same_group = groups[:, None] == groups
+    among = same_group.sum(1)
+    # The best fit of another client of the group; a tie is no match.
+    is_self = torch.eye(len(fits), dtype=torch.bool)
+    other_fits = fits.masked_fill(~same_group | is_self, -torch.inf)
+    fits_best = (fits.diagonal() > other_fits.amax(1)).double()
+    return Matches(fits_best.masked_fill(among < 2, torch.nan), among)
 
 
 def joined(parts: list[Matches]) -> Matches:

@@ -27,8 +27,8 @@ _SHARES = (0.5, 0.9, 0.99)
 """Weights of the histogram of errors."""
 _GROWTHS = (0.0, 0.5, 0.9, 0.99, 0.999)
 """Parts of an error's variance that grow with the share: estimates of classes that a client lacks may be exact."""
-_PLACES = np.linspace(-12, 12, 4801)
-"""Places of the histogram, in standard deviations."""
+_GRID = np.linspace(-12, 12, 4801)
+"""Points of the histogram, in standard deviations."""
 _EXPONENTS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)
 """Powers of the likelihood. The errors of K shares sum to 0, so equal Gaussian ones have the power ``(K - 1) / K``."""
 _SUREST = 50.0
@@ -74,38 +74,46 @@ def share_posterior(
     totals = (1 / grid).round().long().clamp(max=MOST_EXAMPLES)
     counts = largest_remainders(true, totals)
     shares = (counts.double() / totals[:, None]).numpy()
-    task = _Task(inferred.numpy(), shares, counts.numpy(), totals.numpy(), people.numpy())
-    drawn = torch.rand(true.shape, generator=generator, dtype=torch.float64).numpy()
+    clients = _ClientShares(inferred.numpy(), shares, counts.numpy(), totals.numpy(), people.numpy())
+    uniform = torch.rand(true.shape, generator=generator, dtype=torch.float64).numpy()
 
+    # Law of the errors for each group, from the other groups; p is that of everybody.
     groups = [(fold == number).numpy() for number in torch.unique(fold).tolist()]
-    errors = [_Errors.of(task.inferred[~group], shares[~group]) for group in groups]
-    of_everybody = likeliest_law(task.counts, task.people)
+    errors = [_Errors.of(clients.inferred[~group], shares[~group]) for group in groups]
+    of_everybody = likeliest_law(clients.counts, clients.people)
 
     # Bits at each power, of each person by the errors of other people.
     gains = np.zeros((len(shares), len(_EXPONENTS)))
     for group, law in zip(groups, errors, strict=True):
-        for rows in task.chunks(group):
-            gains[rows] = task.gains(rows, of_everybody, law)
+        for rows in clients.chunks(group):
+            gains[rows] = clients.gains(rows, of_everybody, law)
 
     bits = np.zeros(len(shares))
     fits = np.zeros((len(shares), len(shares)))
-    prior, median, covered = np.zeros_like(shares), np.zeros_like(shares), np.zeros((len(shares), len(LEVELS)))
+    prior = np.zeros_like(shares)
+    median = np.zeros_like(shares)
+    covered = np.zeros((len(shares), len(LEVELS)))
     for group, law in zip(groups, errors, strict=True):
-        place = int(gains[~group].mean(0).argmax())
-        bits[group] = gains[group, place]
-        of_others = likeliest_law(task.counts[~group], task.people[~group])
-        for rows in task.chunks(group):
-            fits[rows] = _EXPONENTS[place] * task.fits(rows, law)
-            prior[rows], _ = task.medians(rows, of_others, law, 0.0, drawn[rows])
-            median[rows], covered[rows] = task.medians(rows, of_others, law, _EXPONENTS[place], drawn[rows])
+        # The power g with the most bits in the other groups.
+        best_power = int(gains[~group].mean(0).argmax())
+        exponent = _EXPONENTS[best_power]
+        bits[group] = gains[group, best_power]
+        # Medians are by the counts of other people, as an estimate must not know the person's own.
+        of_other_people = likeliest_law(clients.counts[~group], clients.people[~group])
+        for rows in clients.chunks(group):
+            fits[rows] = exponent * clients.fits(rows, law)
+            prior[rows], _ = clients.medians(rows, of_other_people, law, 0.0, uniform[rows])
+            median[rows], covered[rows] = clients.medians(rows, of_other_people, law, exponent, uniform[rows])
 
+    # An estimate stays unless medians improve those of the other groups by two standard errors.
     mean = median.copy()
-    better = np.abs(task.inferred - true.numpy()).mean(1) - np.abs(median - true.numpy()).mean(1)
+    improvement = np.abs(clients.inferred - true.numpy()).mean(1) - np.abs(median - true.numpy()).mean(1)
     for group in groups:
-        others = better[~group]
-        if others.mean() <= max(2 * others.std(ddof=1) / math.sqrt(len(others)), _ROUNDING):
-            mean[group] = task.inferred[group]
-    before = -of_everybody.log_probability(task.counts) / math.log(2)
+        of_rest = improvement[~group]
+        if of_rest.mean() <= max(2 * of_rest.std(ddof=1) / math.sqrt(len(of_rest)), _ROUNDING):
+            mean[group] = clients.inferred[group]
+    before = -of_everybody.log_probability(clients.counts) / math.log(2)
+    # The server knows the number of examples, so that only clients with as many are compared.
     matches = matched(torch.from_numpy(fits), (1 / grid).round())
     return VectorPosterior(
         prior=torch.from_numpy(prior),
@@ -118,7 +126,7 @@ def share_posterior(
 
 
 @dataclass(frozen=True)
-class _Task:
+class _ClientShares:
     """Estimates and true shares ``(V, K)``, the counts behind them, their totals ``(V,)``, and numbers of people."""
 
     inferred: Floats
@@ -136,23 +144,29 @@ class _Task:
 
     def gains(self, rows: Ints, law: CountLaw, errors: "_Errors") -> Floats:
         """``(R, G)`` bits of some rows at each of `_EXPONENTS`."""
-        weights, likelihood = law.log_weights(self.totals[rows]), self._log_likelihood(rows, errors)
+        totals = self.totals[rows]
+        weights = law.log_weights(totals)
+        likelihood = self._log_likelihood(rows, errors)
+        # log2 q(n | x) / p(n) = g log f(x | n) + log sum p - log sum p f^g, at the true counts n.
         of_truth = np.take_along_axis(likelihood, self.counts[rows][..., None], 2)[..., 0].sum(1)
-        everything = log_total(weights, self.totals[rows])
+        log_prior_sum = log_total(weights, totals)
         gains = np.zeros((len(rows), len(_EXPONENTS)))
-        for place, exponent in enumerate(_EXPONENTS):
+        for number, exponent in enumerate(_EXPONENTS):
             if exponent > 0 and errors.slope:
-                after = log_total(weights + exponent * likelihood, self.totals[rows])
-                gains[:, place] = (exponent * of_truth + everything - after) / math.log(2)
+                log_posterior_sum = log_total(weights + exponent * likelihood, totals)
+                gains[:, number] = (exponent * of_truth + log_prior_sum - log_posterior_sum) / math.log(2)
         return gains
 
     def fits(self, rows: Ints, errors: "_Errors") -> Floats:
         """``(R, V)`` log-likelihood of the estimates of some rows under the shares of everybody."""
         shares = np.ascontiguousarray(self.shares.T)[None]
-        return np.concatenate([errors.log_likelihood(self.inferred[row][None], shares).sum(1) for row in rows])
+        of_rows = []
+        for row in rows:
+            of_rows.append(errors.log_likelihood(self.inferred[row][None], shares).sum(1))
+        return np.concatenate(of_rows)
 
     def medians(
-        self, rows: Ints, law: CountLaw, errors: "_Errors", exponent: float, drawn: Floats
+        self, rows: Ints, law: CountLaw, errors: "_Errors", exponent: float, uniform: Floats
     ) -> tuple[Floats, Floats]:
         """Medians ``(R, K)`` of each share, and shares ``(R, 9)`` of the classes inside intervals of `LEVELS`."""
         weights = law.log_weights(self.totals[rows])
@@ -160,12 +174,15 @@ class _Task:
             weights = weights + exponent * self._log_likelihood(rows, errors)
         chances = marginals(weights, self.totals[rows])
         below = chances.cumsum(2)
-        middle = (below < 0.5).sum(2)
-        place = self.counts[rows][..., None]
-        of_truth = np.take_along_axis(chances, place, 2)[..., 0]
-        position = np.take_along_axis(below, place, 2)[..., 0] - drawn * of_truth
+        # The smallest count with P(n_k <= count) of at least 1/2.
+        median = (below < 0.5).sum(2)
+        # P(n_k < true) + u P(n_k = true) is uniform if the law is right, so it is in the central interval of
+        # probability L with the probability L.
+        true_counts = self.counts[rows][..., None]
+        of_truth = np.take_along_axis(chances, true_counts, 2)[..., 0]
+        position = np.take_along_axis(below, true_counts, 2)[..., 0] - uniform * of_truth
         inside = np.abs(2 * position - 1)[..., None] <= LEVELS.numpy()
-        return middle / self.totals[rows][:, None], inside.mean(1)
+        return median / self.totals[rows][:, None], inside.mean(1)
 
     def _log_likelihood(self, rows: Ints, errors: "_Errors") -> Floats:
         """``(R, K, J)`` log-likelihoods of the counts 0 to the largest total, at least `_SUREST` below the highest."""
@@ -182,7 +199,7 @@ class _Law:
     Attributes:
         freedom, scale: Student's law of largest likelihood, of a few.
         share: weight of the histogram, 0 for none: that of largest likelihood where each number is left out itself.
-        density: ``(P,)`` of the histogram at `_PLACES`, smoothed.
+        density: ``(P,)`` of the histogram at `_GRID`, smoothed.
     """
 
     freedom: float
@@ -193,32 +210,40 @@ class _Law:
     @classmethod
     def of(cls, errors: Floats) -> "_Law":
         """The law of standardised errors of any shape."""
+        """The law of standardised errors of any shape."""
         values = errors.ravel()
-        freedom, scale = max(
-            ((freedom, scale) for freedom in _FREEDOMS for scale in _SCALES),
-            key=lambda law: float(stats.t.logpdf(values, law[0], scale=law[1]).sum()),
-        )
+        # Student's law of largest likelihood; the first of equal ones.
+        laws = [(freedom, scale) for freedom in _FREEDOMS for scale in _SCALES]
+        freedom, scale = max(laws, key=lambda law: float(stats.t.logpdf(values, law[0], scale=law[1]).sum()))
         student = stats.t.pdf(values, freedom, scale=scale)
-        # Smoothed to the width of Silverman's rule, at least to that of a bin.
-        step, count = _PLACES[1] - _PLACES[0], len(values)
-        in_bins = np.histogram(values, bins=np.append(_PLACES - step / 2, _PLACES[-1] + step / 2))[0]
+        # Smoothed to the width of Silverman's rule, 0.9 min(deviation, IQR / 1.34) n^(-1/5), at least to that of a bin.
+        step = _GRID[1] - _GRID[0]
+        count = len(values)
+        edges = np.append(_GRID - step / 2, _GRID[-1] + step / 2)
+        in_bins = np.histogram(values, bins=edges)[0]
         width = max(0.9 * min(values.std(), stats.iqr(values) / 1.34) * count**-0.2, step)
         density = gaussian_filter1d(in_bins / (count * step), width / step, mode="constant")
-        # An error says nothing of its own density.
+        # An error says nothing of its own density: without it, (n f(x) - kernel(0)) / (n - 1).
         of_itself = 1 / (width * math.sqrt(2 * math.pi))
-        of_others = (count * np.interp(values, _PLACES, density) - of_itself).clip(min=0) / (count - 1)
-        best, law = float(np.log(student).sum()), cls(freedom, scale, 0.0, density)
+        of_rest = (count * np.interp(values, _GRID, density) - of_itself).clip(min=0) / (count - 1)
+        # Weight of the histogram of largest likelihood, 0 (Student's law alone) among them.
+        best = float(np.log(student).sum())
+        law = cls(freedom, scale, 0.0, density)
         for share in _SHARES:
-            likelihood = float(np.log(share * of_others + (1 - share) * student).sum())
+            likelihood = float(np.log(share * of_rest + (1 - share) * student).sum())
             if likelihood > best:
-                best, law = likelihood, cls(freedom, scale, share, density)
+                best = likelihood
+                law = cls(freedom, scale, share, density)
         return law
 
     def log_density(self, values: Floats) -> Floats:
-        student: Floats = stats.t.logpdf(values, self.freedom, scale=self.scale) + math.log1p(-self.share)
+        # log((1 - share) student + share histogram)
+        # log((1 - share) student + share histogram)
+        log_student = stats.t.logpdf(values, self.freedom, scale=self.scale)
+        student: Floats = log_student + math.log1p(-self.share)
         if self.share == 0:
             return student
-        smoothed = self.share * np.interp(values, _PLACES, self.density, left=0.0, right=0.0)
+        smoothed = self.share * np.interp(values, _GRID, self.density, left=0.0, right=0.0)
         mixed: Floats = np.logaddexp(student, np.log(smoothed + 1e-300))
         return mixed
 
@@ -236,29 +261,34 @@ class _Errors:
     @classmethod
     def of(cls, inferred: Floats, true: Floats) -> "_Errors":
         """The errors of estimates ``(V, K)`` of shares."""
+        # Slope a of x = a t + b + e by least squares.
         apart = true - true.mean(0)
         squares = max(float((apart**2).sum()), 1e-30)
         slope = float((apart * (inferred - inferred.mean(0))).sum()) / squares
         # Drawn towards 0 by its variance over people (James and Stein).
         of_people = (apart * (inferred - inferred.mean(0) - slope * apart)).sum(1) / squares
         slope *= max(0.0, 1 - float((of_people**2).sum()) / max(slope**2, 1e-30))
-        left = inferred - slope * true
-        offset = left.mean(0)
-        base = _deviation(left - offset) + 1e-9 * _deviation(apart)
-        laws = []
+        residuals = inferred - slope * true
+        offset = residuals.mean(0)
+        # Deviations stay above 0 where all errors of a class are equal.
+        base = _deviation(residuals - offset) + 1e-9 * _deviation(apart)
+        # The growth of largest likelihood; of equal ones the smallest.
+        candidates = []
         for growth in _GROWTHS:
             deviation = base * _relative(true, growth)
-            law = _Law.of((left - offset) / deviation)
-            likelihood = float((law.log_density((left - offset) / deviation) - np.log(deviation)).sum())
-            laws.append((likelihood, -growth, law))
-        _, growth, law = max(laws, key=lambda candidate: candidate[:2])
-        return cls(slope, offset, base, -growth, law)
+            standardised = (residuals - offset) / deviation
+            law = _Law.of(standardised)
+            likelihood = float((law.log_density(standardised) - np.log(deviation)).sum())
+            candidates.append((likelihood, -growth, law))
+        _, negative_growth, law = max(candidates, key=lambda candidate: candidate[:2])
+        return cls(slope, offset, base, -negative_growth, law)
 
     def log_likelihood(self, inferred: Floats, shares: Floats) -> Floats:
         """``(V, K, J)`` of estimates ``(V, K)``, if a share is one of ``(V, 1 or K, J)``."""
+        # log f(x_k | t) = log density((x_k - a t - b_k) / deviation) - log deviation
         deviation = self.deviation[:, None] * _relative(shares, self.growth)
-        left = inferred[..., None] - self.slope * shares - self.offset[:, None]
-        density: Floats = self.law.log_density(left / deviation) - np.log(deviation)
+        residuals = inferred[..., None] - self.slope * shares - self.offset[:, None]
+        density: Floats = self.law.log_density(residuals / deviation) - np.log(deviation)
         return density
 
 

@@ -47,48 +47,69 @@ class Bounds(RecordingStep):
     def rows(self, run: RecordingRun) -> Iterator[pd.DataFrame]:
         tables = []
         for view in run.recording.views(victims_per_view=256, learner=recorded_learner(run.recording)):
+            bounds = _bits(view)
             labels = run.recording.truth(view)["labels"][:, : view.served_mask.shape[1]]
-            found = _bits(view) | (self._bounds(view, labels) if self.priors else {})
-            for (metric, name), values in found.items():
-                kept = ~values.isnan()
-                victims, items = view.pseudonyms[kept], view.served_mask.sum(1)[kept]
-                tables.append(run.scores(name, {metric: values[kept]}, victims=victims, round=view.round, items=items))
+            if self.priors:
+                bounds |= self._bounds(view, labels)
+            for (metric, name), values in bounds.items():
+                defined = ~values.isnan()
+                tables.append(
+                    run.scores(
+                        name,
+                        {metric: values[defined]},
+                        victims=view.pseudonyms[defined],
+                        round=view.round,
+                        items=view.served_mask.sum(1)[defined],
+                    )
+                )
         yield run.of_people(concat(tables))
 
     def _bounds(self, view: RoundView, labels: Tensor) -> dict[tuple[str, str], Tensor]:
         """``(V,)`` bounds by metric and label."""
-        mask, channel = view.served_mask, Channel.of(view)
-        items, positives = mask.sum(1), ((labels > 0.5) & mask).sum(1)
-        bits, found = update_bits(view), dict[tuple[str, str], Tensor]()
+        mask = view.served_mask
+        channel = Channel.of(view)
+        items = mask.sum(1)
+        positives = ((labels > 0.5) & mask).sum(1)
+        bits = update_bits(view)
+        bounds: dict[tuple[str, str], Tensor] = {}
         for prior in self.priors:
             name = BOUNDS[prior]
+            # Entropy of the labels given their number, as far as the attack knows their law.
             if prior == "uniform":
                 entropy = choice_bits(items, positives)
             else:
                 law = log_prior(prior, ranked_lists(view).mask, view.require(RankingAlgorithm))
                 entropy = pattern_bits_given_count(law, positives)
             auc = auc_bound(items=items, positives=positives, entropy=entropy, bits=bits)
+            # The bound of pairs holds for equally likely choices alone; the smaller one counts.
             if prior == "uniform" and channel.clip is not None and channel.noise_scale:
                 auc = auc.clamp(max=pair_bound(clip=channel.clip, noise_scale=channel.noise_scale))
-            right = accuracy_bound(items=items, entropy=entropy, bits=bits)
-            found |= {("auc", name): auc, ("accuracy", name): right}
-        return found
+            bounds["auc", name] = auc
+            bounds["accuracy", name] = accuracy_bound(items=items, entropy=entropy, bits=bits)
+        return bounds
 
 
 def bounds_of(recording: Recording) -> list[RecordingStep]:
     """`Bounds` for a recording of interactions under clipping and noise, where they are below 1; else nothing."""
     view = next(recording.views(victims_per_view=1, rounds=recording.rounds[:1]), None)
-    if view is None or view.served is None or "labels" not in recording.truth(view) or update_bits(view).isinf().any():
+    if view is None or view.served is None or "labels" not in recording.truth(view):
         return []
-    if not Channel.of(view).noise_scale and all(release.epsilon is None for release in view.releases):
-        return []  # a count of messages allows all clicks
+    if update_bits(view).isinf().any():
+        return []
+    # A count of messages alone allows all clicks.
+    has_epsilon = any(release.epsilon is not None for release in view.releases)
+    if not Channel.of(view).noise_scale and not has_epsilon:
+        return []
     return [Bounds(priors=["uniform"])]
 
 
 def _bits(view: RoundView) -> dict[tuple[str, str], Tensor]:
     """``(V,)`` bits by metric and label; without noise, no capacity."""
-    found, capacity = dict[tuple[str, str], Tensor](), update_bits(view)
+    bits: dict[tuple[str, str], Tensor] = {}
+    capacity = update_bits(view)
     if view.lists is not None and isinstance(view.algorithm, RankingAlgorithm):
         law = log_prior("cascade", ranked_lists(view).mask, view.algorithm)
-        found["bits", "click-entropy"] = pattern_bits(law)
-    return found if capacity.isinf().any() else found | {("bits", "capacity-bound"): capacity}
+        bits["bits", "click-entropy"] = pattern_bits(law)
+    if not capacity.isinf().any():
+        bits["bits", "capacity-bound"] = capacity
+    return bits

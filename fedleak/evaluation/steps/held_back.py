@@ -37,9 +37,10 @@ class HeldBack(RecordingStep):
         for view in run.recording.views(victims_per_view=256):
             share = {"held-back": self.unscored(view)}
             tables.append(run.scores("guardrail", share, victims=view.pseudonyms, round=view.round))
-        held = concat(tables)
+        by_client = concat(tables)
         if self.of == "clients":
-            yield run.of_people(held)
+            yield run.of_people(by_client)
         else:
-            whole = {"held-back": [float(held["value"].mean())]}
-            yield run.scores("guardrail", whole, victims=[run.seed], round=len(run.recording.rounds))
+            # One value of the training, whose number stands for a client's.
+            of_training = {"held-back": [float(by_client["value"].mean())]}
+            yield run.scores("guardrail", of_training, victims=[run.seed], round=len(run.recording.rounds))

@@ -48,7 +48,9 @@ class RecordingRun:
             truth = self.recording.truth(view)
             if "clients" in truth:
                 people |= dict(zip(view.pseudonyms.tolist(), truth["clients"].tolist(), strict=True))
-        return scores.assign(person=[people.get(victim, victim) for victim in scores["victim"].tolist()])
+        # A pseudonym whose client is unknown stays.
+        persons = [people.get(victim, victim) for victim in scores["victim"].tolist()]
+        return scores.assign(person=persons)
 
 
 class Step:

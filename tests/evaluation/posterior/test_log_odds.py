@@ -4,15 +4,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedleak.evaluation.posterior.log_odds import Column, cross_fitted, folds_of
+from fedleak.evaluation.posterior.log_odds import Evidence, cross_fitted, folds_of
 
 GENERATOR = 0
 
 
-def fitted(columns: list[Column], labels: Tensor, people: Tensor, questions: Tensor | None = None) -> Tensor:
+def fitted(columns: list[Evidence], labels: Tensor, people: Tensor, questions: Tensor | None = None) -> Tensor:
     generator = torch.Generator().manual_seed(GENERATOR)
     known = torch.ones_like(labels)
-    return cross_fitted(columns, labels, people, questions, known=known, generator=generator)
+    return cross_fitted(columns, labels, people, questions, labelled=known, generator=generator)
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def drawn() -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 def test_log_odds_of_known_laws_are_their_sum(drawn: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
     prior, ratio, labels, people = drawn
-    found = fitted([Column(ratio, linear=True), Column(prior)], labels, people)
+    found = fitted([Evidence(ratio, linear=True), Evidence(prior)], labels, people)
     true = prior + ratio
     inside = true.abs() < 3
     assert float((found - true)[inside].abs().mean()) < 0.2
@@ -36,17 +36,17 @@ def test_log_odds_of_known_laws_are_their_sum(drawn: tuple[Tensor, Tensor, Tenso
 def test_scores_that_only_rank_are_as_good_as_likelihood_ratios(drawn: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
     prior, ratio, labels, people = drawn
     bent = ratio.sinh() * 7 + 3  # a monotone function, which no straight line fits
-    found = fitted([Column(bent), Column(prior)], labels, people)
+    found = fitted([Evidence(bent), Evidence(prior)], labels, people)
     inside = (prior + ratio).abs() < 3
     assert float((found - prior - ratio)[inside].abs().mean()) < 0.35
 
 
 def test_answers_of_a_person_do_not_calibrate_its_own(drawn: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
     prior, ratio, labels, people = drawn
-    before = fitted([Column(ratio), Column(prior)], labels, people)
+    before = fitted([Evidence(ratio), Evidence(prior)], labels, people)
     changed = labels.clone()
     changed[people == 3] = ~changed[people == 3]
-    after = fitted([Column(ratio), Column(prior)], changed, people)
+    after = fitted([Evidence(ratio), Evidence(prior)], changed, people)
     assert torch.equal(before[people == 3], after[people == 3])
     assert not torch.equal(before, after)
 
@@ -57,10 +57,10 @@ def test_ratios_of_other_orders_of_magnitude_stay_certain() -> None:
     labels = torch.arange(1000) % 10 == 0
     size = 10.0 ** (2 + 6 * (people % 5).double() / 4)
     prior = torch.randn(1000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    found = fitted([Column(labels.double().mul(2).sub(1) * size, linear=True), Column(prior)], labels, people)
+    found = fitted([Evidence(labels.double().mul(2).sub(1) * size, linear=True), Evidence(prior)], labels, people)
     assert float(found[labels].min()) > float(found[~labels].max())
     places = torch.arange(1000) // 10
-    odds = fitted([Column(labels * size, linear=True), Column(prior)], labels, people, places)
+    odds = fitted([Evidence(labels * size, linear=True), Evidence(prior)], labels, people, places)
     assert float(odds[labels].min()) > -0.1
 
 
@@ -70,7 +70,7 @@ def test_noise_adds_nothing(drawn: tuple[Tensor, Tensor, Tensor, Tensor]) -> Non
     sign = torch.where(labels, 1.0, -1.0)
     with_noise, without = (
         torch.nn.functional.logsigmoid(sign * fitted(columns, labels, people)).mean()
-        for columns in ([Column(noise), Column(prior)], [Column(prior)])
+        for columns in ([Evidence(noise), Evidence(prior)], [Evidence(prior)])
     )
     assert abs(float(with_noise - without)) < 0.002
 
@@ -81,7 +81,7 @@ def test_probabilities_of_exclusive_answers_add_up_to_one() -> None:
     true = torch.randint(4, (300,), generator=generator)
     labels = torch.arange(4).repeat(300) == true.repeat_interleave(4)
     scores = torch.randn(1200, generator=generator, dtype=torch.float64) + 2 * labels
-    found = fitted([Column(scores, linear=True)], labels, questions // 10, questions)
+    found = fitted([Evidence(scores, linear=True)], labels, questions // 10, questions)
     sums = found.exp().reshape(300, 4).sum(1)
     torch.testing.assert_close(sums, torch.ones_like(sums))
     slow = (2 * scores).reshape(300, 4).log_softmax(1).flatten()  # the ratio of two normal densities, 2 apart
@@ -94,7 +94,7 @@ def test_probabilities_of_exclusive_answers_add_up_to_one() -> None:
 def test_degenerate_scores_and_answers_give_finite_log_odds(scores: Tensor, true: list[int], linear: bool) -> None:
     labels = torch.zeros(60, dtype=torch.bool)
     labels[true] = True
-    found = fitted([Column(scores.double(), linear=linear)], labels, torch.arange(60) // 10)
+    found = fitted([Evidence(scores.double(), linear=linear)], labels, torch.arange(60) // 10)
     assert bool(found.isfinite().all())
 
 
@@ -117,5 +117,5 @@ def test_a_few_scores_of_another_magnitude_than_all_others_give_finite_log_odds(
     scores = spread * torch.randn(2000, generator=draws, dtype=torch.float64)
     scores[torch.randperm(2000, generator=draws)[:8]] = 40.0
     labels, people = torch.rand(2000, generator=draws) < 0.3, torch.arange(20).repeat_interleave(100)
-    found = fitted([Column(scores, linear=True), Column(scores * 1.0000001, linear=True)], labels, people)
+    found = fitted([Evidence(scores, linear=True), Evidence(scores * 1.0000001, linear=True)], labels, people)
     assert bool(found.isfinite().all())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedleak.evaluation.reasons import Reason
-from fedleak.evaluation.run import Place, Recorded, Run
+from fedleak.evaluation.run import Recorded, RecordedLine, Run
 from fedleak.reports.exporters.sarif import GATE, Sarif, write_gate_alerts
 from tests.reports.toys import LINES, cell, run, table
 
@@ -24,7 +24,9 @@ def verdict(outcome: str, attack: str | None, **more: Any) -> dict[str, Any]:
 
 def recorded(*rounds: int, folder: str = "a b/deltas") -> Recorded:
     places = [
-        Place(round=number, file="journal.jsonl", line=number + 1, shards=[f"rounds/{number:06d}-0000.safetensors"])
+        RecordedLine(
+            round=number, file="journal.jsonl", line=number + 1, shards=[f"rounds/{number:06d}-0000.safetensors"]
+        )
         for number in rounds
     ]
     return Recorded(folder=folder, sha256="0", places=places)
