@@ -199,8 +199,7 @@ def ledoit_wolf_of_gram(gram: Tensor, width: int) -> float:
     rows as long as an update. All its sums are sums of inner products.
 
     References:
-        Ledoit and Wolf, "A well-conditioned estimator for large-dimensional covariance matrices", Journal of
-        Multivariate Analysis, 2004.
+        [Ledoit04].
 
     Example:
         >>> rows = torch.tensor([[4.0, 0.0, 1.0], [-4.0, 1.0, 0.0], [4.0, 0.0, -1.0], [-4.0, -1.0, 0.0]])

@@ -40,8 +40,7 @@ class NoiseSearch(Callback):
         population: number of scales per generation.
 
     References:
-        Pham, Kulkarni and Houmansadr, "RAIFLE: Reconstruction Attacks on Interaction-based Federated Learning with
-        Adversarial Data Manipulation", NDSS 2025, arXiv:2310.19163, section IV.C.
+        [Pham25], section IV.C.
     """
 
     def __init__(

@@ -42,10 +42,9 @@ class PrivacyBudget(Callback):
         delta: probability with which the composed guarantee may fail, in (0, 1).
 
     References:
-        J. Dong, A. Roth and W. J. Su, "Gaussian Differential Privacy", JRSS B, 2022, corollary 3.3.
-        B. Balle and Y.-X. Wang, "Improving the Gaussian Mechanism for Differential Privacy", ICML 2018, equation 6.
-        B. Balle, G. Barthe and M. Gaboardi, "Privacy Amplification by Subsampling: Tight Analyses via Couplings and
-        Divergences", NeurIPS 2018, arXiv:1807.01647.
+        [Dong22], corollary 3.3.
+        [Balle18a], equation 6.
+        [Balle18b].
     """
 
     def __init__(self, *, delta: float = 1e-5) -> None:

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "recorder"), str(ROOT / "guard")]
 
 from docs.tools import attack_pages, sample_statements, server_page, tutorial_thumbnails  # noqa: E402
+from fedleak.core.bibliography import with_whole_references  # noqa: E402
 
 project = "fedleak"
 author = "the authors of fedleak"
@@ -94,7 +95,7 @@ def api_pages() -> dict[str, str]:
     pages = {}
     for room in ROOMS:
         package = importlib.import_module(room)
-        text = f"# {room}\n\n{(package.__doc__ or '').strip()}\n"
+        text = f"# {room}\n\n{with_whole_references(package.__doc__ or '').strip()}\n"
         for name in package.__all__:
             shown = getattr(package, name)
             # What a package exports from another one is on the other's page; `fedleak` exports from all.
@@ -135,6 +136,11 @@ def add_contents(_: Sphinx, name: str, source: list[str]) -> None:
         source[0] += HOME
 
 
+def add_publications(_: Sphinx, _what: str, _name: str, _thing: Any, _options: Any, lines: list[str]) -> None:
+    """Puts whole publications in the place of their keys."""
+    lines[:] = [with_whole_references(line) for line in lines]
+
+
 def keep_colons(_: Sphinx, what: str, _name: str, _thing: Any, _options: Any, lines: list[str]) -> None:
     """Keeps napoleon from taking the text before a colon for the type of a property."""
     if what in ("property", "attribute"):
@@ -166,4 +172,5 @@ def setup(app: Sphinx) -> None:
     app.connect("builder-inited", make_samples)
     app.connect("source-read", add_contents)
     app.connect("autodoc-process-docstring", keep_colons, priority=100)  # napoleon has 500
+    app.connect("autodoc-process-docstring", add_publications, priority=101)
     app.add_html_math_renderer("mathml", (add_math, None), (add_math, None))

@@ -61,8 +61,7 @@ class AttributeEstimate(Estimate):
         Both metrics depend on how many people have each value, so the intervals are of influences.
 
         References:
-            E. R. DeLong, D. M. DeLong and D. L. Clarke-Pearson, "Comparing the Areas under Two or More Correlated
-            Receiver Operating Characteristic Curves: A Nonparametric Approach", Biometrics 44(3), 1988.
+            [DeLong88].
         """
         true_values = truth["attributes"][self.messages].long()
         people = truth["clients"][self.messages]

@@ -43,8 +43,7 @@ class PropertyForest(AttributeAttack):
         leaf: least number of messages in a leaf, and in a node that is split.
 
     References:
-        L. Melis, C. Song, E. De Cristofaro and V. Shmatikov, "Exploiting Unintended Feature Leakage in Collaborative
-        Learning", IEEE S&P 2019, arXiv:1805.04049, Algorithm 3; its program inference_attack.py for the settings.
+        [Melis19], Algorithm 3; its program inference_attack.py for the settings.
     """
 
     name = "property-forest"

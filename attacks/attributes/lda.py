@@ -121,7 +121,7 @@ class Discriminant:
         folds: number of folds.
 
     References:
-        Hastie, Tibshirani and Friedman, "The Elements of Statistical Learning", 2009, sections 4.3.1, 7.10 and 18.3.5.
+        [Hastie09], sections 4.3.1, 7.10 and 18.3.5.
     """
 
     shrinkages: tuple[float, ...] = (0.1, 0.5, 1.0)

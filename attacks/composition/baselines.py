@@ -17,7 +17,7 @@ class RandomGuess(CompositionAttack):
     Threat model: a server that knows the classes and does not use the update.
 
     References:
-        Dai, Zhou and Fu, "Decaf", 2024, arXiv:2405.15316, section IV; the paper does not define its random guess.
+        [Dai24], section IV; the paper does not define its random guess.
     """
 
     name = "random-guess"

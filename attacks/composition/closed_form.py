@@ -46,9 +46,7 @@ class ClosedForm(CompositionAttack):
         auxiliary_per_class: number of auxiliary images used per class, None for all.
 
     References:
-        This project. The identity of the bias is that of Wainakh et al., "User-Level Label Leakage from Gradients in
-        Federated Learning", PETS 2022, arXiv:2105.09369, and of Ramakrishna and Dan, "Inferring Class-Label
-        Distribution in Federated Learning", AISec 2022.
+        This project. The identity of the bias is that of [Wainakh22], and of [Ramakrishna22].
     """
 
     name = "closed-form"

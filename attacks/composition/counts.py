@@ -35,8 +35,7 @@ class CountEstimate(CompositionEstimate):
         assumes: what the attack assumes of the clients against what is known of them, for reports; empty for nothing.
 
     References:
-        Ma, Sun, Cui, Li, Guo and Liu, "Instance-wise Batch Label Restoration via Gradients in Federated Learning", ICLR
-        2023, whose LnAcc, IRec and LeAcc are the first three metrics.
+        [Ma23], whose LnAcc, IRec and LeAcc are the first three metrics.
     """
 
     metrics = (

@@ -58,8 +58,7 @@ class Decaf(CompositionAttack):
             this reading of equation 21.
 
     References:
-        Dai, Zhou and Fu, "Decaf: Data Distribution Decompose Attack against Federated Learning", 2024,
-        arXiv:2405.15316, Algorithms 1 to 3.
+        [Dai24], Algorithms 1 to 3.
     """
 
     name = "decaf"

@@ -71,9 +71,8 @@ class DecafMatch(CompositionAttack):
         shared: the first step alone, one Gauss-Newton solution on simulated clients that all victims share.
 
     References:
-        This project; it replaces the bases of Dai, Zhou and Fu, "Decaf", 2024, arXiv:2405.15316, Algorithms 2 and 3.
-        Simulated clients were used before by Ma, Gao, Huang and Wang, "Whispers of Data", 2025,
-        arXiv:2504.21436.
+        This project; it replaces the bases of [Dai24], Algorithms 2 and 3.
+        Simulated clients were used before by [Ma25].
     """
 
     name = "decaf-match"

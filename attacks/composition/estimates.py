@@ -32,8 +32,7 @@ class CompositionEstimate(Estimate):
         present: ``(V, K)`` bool, the classes of which the client has examples.
 
     References:
-        Dai, Zhou and Fu, "Decaf: Data Distribution Decompose Attack against Federated Learning", 2024,
-        arXiv:2405.15316, equation 3.
+        [Dai24], equation 3.
     """
 
     inferred = "what share of its examples each class has"

@@ -26,12 +26,11 @@ class ILRG(CountAttack):
     Threat model: passive server, one round; knows the learning rate and the example counts that clients report.
 
     References:
-        Ma, Sun, Cui, Li, Guo and Liu, "Instance-wise Batch Label Restoration via Gradients in Federated Learning", ICLR
-        2023, section 3; the rounding is that of the published code.
+        [Ma23], section 3; the rounding is that of the published code.
     """
 
     name = "ilrg"
-    references = ("iLRG, section 3",)
+    references = ("Ma23, section 3",)
     threat_model = ThreatModel(
         sees="the update of the last layer, the global model and how many examples the client reports",
         knows="the clients' learning rate",

@@ -108,12 +108,11 @@ class SoftLabels(LabelInference):
     a few images of each class.
 
     References:
-        Ramakrishna and Dán, "Inferring Class-Label Distribution in Federated Learning", AISec 2022, the soft-label
-        estimator without an initialised bias.
+        [Ramakrishna22], the soft-label estimator without an initialised bias.
     """
 
     name = "soft-labels"
-    references = ("Ramakrishna and Dán, soft-label estimator",)
+    references = ("Ramakrishna22, soft-label estimator",)
     for_comparison = True  # decaf or exact-counts is at least as good in all 50 cells
 
     def class_weights(self, view: RoundView, image_pool: Auxiliary, *, generator: torch.Generator) -> Tensor:
@@ -154,12 +153,11 @@ class AuxiliaryGradients(LabelInference):
     images of each class.
 
     References:
-        Ramakrishna and Dán, "Inferring Class-Label Distribution in Federated Learning", AISec 2022, the
-        auxiliary-gradient estimator on the bias.
+        [Ramakrishna22], the auxiliary-gradient estimator on the bias.
     """
 
     name = "auxiliary-gradients"
-    references = ("Ramakrishna and Dán, auxiliary-gradient estimator",)
+    references = ("Ramakrishna22, auxiliary-gradient estimator",)
     cost = "one simulated training per class and example count"
 
     def class_weights(self, view: RoundView, image_pool: Auxiliary, *, generator: torch.Generator) -> Tensor:

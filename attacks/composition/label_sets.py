@@ -50,11 +50,11 @@ class IDLGLabels(LabelSet):
     Threat model: passive server, one round.
 
     References:
-        Zhao, Mopuri and Bilen, "iDLG: Improved Deep Leakage from Gradients", 2020, arXiv:2001.02610, section 3.1.
+        [Zhao20], section 3.1.
     """
 
     name = "idlg-labels"
-    references = ("iDLG, section 3.1",)
+    references = ("Zhao20, section 3.1",)
     for_comparison = True  # gradinversion-labels or last-layer-counts is at least as good in all 70 cells
 
     def present(self, gradient: Tensor, sizes: Tensor) -> Tensor:
@@ -71,12 +71,11 @@ class GradInversionLabels(LabelSet):
     Threat model: passive server, one round.
 
     References:
-        Yin, Mallya, Vahdat, Alvarez, Kautz and Molchanov, "See through Gradients: Image Batch Recovery via
-        GradInversion", CVPR 2021, arXiv:2104.07586, section 3.2.
+        [Yin21], section 3.2.
     """
 
     name = "gradinversion-labels"
-    references = ("GradInversion, section 3.2",)
+    references = ("Yin21, section 3.2",)
 
     def present(self, gradient: Tensor, sizes: Tensor) -> Tensor:
         return (gradient < 0).any(2)
@@ -94,12 +93,11 @@ class RLG(LabelSet):
     Threat model: passive server, one round.
 
     References:
-        Dang, Thakkar, Ramaswamy, Mathews, Chin and Beaufays, "Revealing and Protecting Labels in Distributed Training",
-        NeurIPS 2021, arXiv:2111.00556, Algorithm 1.
+        [Dang21], Algorithm 1.
     """
 
     name = "rlg"
-    references = ("RLG, Algorithm 1",)
+    references = ("Dang21, Algorithm 1",)
     cost = "a linear program per victim and class"
 
     def present(self, gradient: Tensor, sizes: Tensor) -> Tensor:

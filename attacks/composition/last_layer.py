@@ -28,8 +28,7 @@ class LastLayerCounts(CompositionAttack):
     `fedleak.client.last_layer.output_layer`.
 
     References:
-        This project. The sign of the same entries in Zhao, Mopuri and Bilen, "iDLG: Improved Deep Leakage from
-        Gradients", 2020, arXiv:2001.02610, section 3.1.
+        This project. The sign of the same entries in [Zhao20], section 3.1.
     """
 
     name = "last-layer-counts"

@@ -61,8 +61,7 @@ class LocalLeastSquares:
             normal prior about equal shares, with the variance of the simulated ones.
 
     References:
-        Aitken, "On least squares and linear combination of observations", 1936; Ledoit and Wolf, "A well-conditioned
-        estimator for large-dimensional covariance matrices", Journal of Multivariate Analysis, 2004.
+        [Aitken35]; [Ledoit04].
     """
 
     def __init__(self, simulated: Simulations, noise_of: Tensor, white: float = 0.0) -> None:

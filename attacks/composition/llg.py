@@ -31,12 +31,11 @@ class LLG(LabelInference, CountAttack):
     a few images of each class.
 
     References:
-        Wainakh, Ventola, Müßig, Keim, Garcia Cordero, Zimmer, Grube, Kersting and Mühlhäuser, "User-Level Label Leakage
-        from Gradients in Federated Learning", PoPETs 2022, arXiv:2105.09369, Algorithm 1 with auxiliary data.
+        [Wainakh22], Algorithm 1 with auxiliary data.
     """
 
     name = "llg"
-    references = ("LLG, Algorithm 1",)
+    references = ("Wainakh22, Algorithm 1",)
 
     def estimate(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
         image_pool = auxiliary(view, layer_change(view).bias.shape[1], self.auxiliary_per_class)
@@ -73,12 +72,11 @@ class LLGAlone(CountAttack):
     Threat model: passive server, one round; knows the example counts that clients report.
 
     References:
-        Wainakh et al., "User-Level Label Leakage from Gradients in Federated Learning", PoPETs 2022, arXiv:2105.09369,
-        Algorithm 1 with shared gradients only.
+        [Wainakh22], Algorithm 1 with shared gradients only.
     """
 
     name = "llg-alone"
-    references = ("LLG, Algorithm 1",)
+    references = ("Wainakh22, Algorithm 1",)
     for_comparison = True  # gradinversion-labels is at least as good in all 70 cells
     threat_model = ThreatModel(
         sees="the update of the last layer and how many examples the client reports",
@@ -109,8 +107,7 @@ class LLGDummies(LLG):
         auxiliary_per_class: not used.
 
     References:
-        Wainakh et al., "User-Level Label Leakage from Gradients in Federated Learning", PoPETs 2022, arXiv:2105.09369,
-        Algorithm 1 with a white-box model; the published code averages ten batches of inputs.
+        [Wainakh22], Algorithm 1 with a white-box model; the published code averages ten batches of inputs.
     """
 
     name = "llg-dummies"

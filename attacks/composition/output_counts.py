@@ -66,9 +66,7 @@ class OutputCounts(CountAttack):
         alone: the server has no images, and counts are inferred from the last layer alone.
 
     References:
-        This project. The equations of the bias are those of Ma et al., "Instance-wise Batch Label Restoration via
-        Gradients in Federated Learning", ICLR 2023, and of Ramakrishna and Dán, "Inferring Class-Label Distribution in
-        Federated Learning", AISec 2022.
+        This project. The equations of the bias are those of [Ma23], and of [Ramakrishna22].
     """
 
     name = "output-counts"

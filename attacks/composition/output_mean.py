@@ -51,8 +51,7 @@ class OutputShare(Attack):
     a few examples of both kinds.
 
     References:
-        This project. The equation of the bias is that of Wainakh et al., "User-Level Label Leakage from Gradients in
-        Federated Learning", PETS 2022, arXiv:2105.09369, for one output.
+        This project. The equation of the bias is that of [Wainakh22], for one output.
     """
 
     name = "positive-share"

@@ -39,12 +39,11 @@ class RLU(SoftLabels):
         searches: number of corrections.
 
     References:
-        Chen and Vikalo, "Recovering Labels from Local Updates in Federated Learning", ICML 2024, arXiv:2405.00955,
-        Algorithms 1 and 2.
+        [Chen24], Algorithms 1 and 2.
     """
 
     name = "rlu"
-    references = ("RLU, Algorithms 1 and 2",)
+    references = ("Chen24, Algorithms 1 and 2",)
     threat_model = dataclasses.replace(
         LabelInference.threat_model, sees="the update, the global model and how many examples the client reports"
     )

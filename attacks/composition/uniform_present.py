@@ -20,11 +20,11 @@ class UniformPresent(CompositionAttack):
     Threat model: passive server, one round.
 
     References:
-        Dai, Zhou and Fu, "Decaf", 2024, arXiv:2405.15316, Algorithm 1.
+        [Dai24], Algorithm 1.
     """
 
     name = "uniform-present"
-    references = ("Decaf, Algorithm 1",)
+    references = ("Dai24, Algorithm 1",)
     threat_model = ThreatModel(
         sees="the update of the last layer",
         knows="the class of each row, and for a threshold the clients' learning rate",

@@ -40,8 +40,7 @@ class CanaryBounds(Attack):
         delta: of every epsilon, in (0, 1).
 
     References:
-        Nasr, Hayes, Steinke, Balle, Tramèr, Jagielski, Carlini and Terzis, "Tight Auditing of Differentially Private
-        Machine Learning", USENIX Security 2023, arXiv:2302.07956. The bounds: `epsilon_bounds`.
+        [Nasr23]. The bounds: `epsilon_bounds`.
     """
 
     name: ClassVar[str] = "canary-bounds"

@@ -45,8 +45,7 @@ def missing_noise(
         level: probability with which any interval of a sum misses the number.
 
     References:
-        Kairouz, Liu and Steinke, "The Distributed Discrete Gaussian Mechanism for Federated Learning with Secure
-        Aggregation", ICML 2021, arXiv:2102.06387, on noise that participants of a sum share.
+        [Kairouz21], on noise that participants of a sum share.
     """
     # Four bounds for all numbers and for each parameter: two ends, each by the energy and by the median block.
     share = level / (1 + len(parameters)) / 4

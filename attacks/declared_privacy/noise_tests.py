@@ -129,7 +129,7 @@ def upper_tail(energy: Array, count: Array, allowed: float | Array) -> Array:
     """Bound of the probability of an energy or a larger one, of noise and a signal of energy up to `allowed`.
 
     References:
-        L. Birge, "An alternative point of view on Lepski's method", IMS Lecture Notes 36, 2001, lemma 8.1.
+        [Birge01], lemma 8.1.
     """
     # The energy exceeds n + L + 2 sqrt((n + 2 L) t) + 2 t with probability exp(-t) at most. Solved for t, an excess e
     # over n + L has sqrt(t) = (sqrt(n + 2 L + 2 e) - sqrt(n + 2 L)) / 2.
@@ -231,8 +231,8 @@ def law(x: Tensor, allowed: Array) -> NormalityTest:
     with Kolmogorov's law, which is that of a law known beforehand: conservative here.
 
     References:
-        M. A. Stephens, "EDF statistics for goodness of fit and some comparisons", JASA, 1974, section 2.
-        R. B. D'Agostino and M. A. Stephens, "Goodness-of-Fit Techniques", 1986, table 4.9.
+        [Stephens74], section 2.
+        [DAgostino86], table 4.9.
     """
     values = np.sort(x.numpy(), axis=1).astype(float)  # NaN last
     inside = ~np.isnan(values)

@@ -111,8 +111,8 @@ class ReleaseCheck(Attack):
         delta: delta of epsilon; None for the smallest declared delta, or 1e-5.
 
     References:
-        Dong, Roth and Su, "Gaussian Differential Privacy", JRSS B, 2022, corollary 3.3 (composition).
-        Balle and Wang, "Improving the Gaussian Mechanism for Differential Privacy", ICML 2018, equation 6 (epsilon).
+        [Dong22], corollary 3.3 (composition).
+        [Balle18a], equation 6 (epsilon).
     """
 
     name = "release-check"

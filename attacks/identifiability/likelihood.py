@@ -46,8 +46,7 @@ class PACLikelihood(VectorAttack):
         iterations: maximum number of iterations from either start.
 
     References:
-        This project; the noise model is that of London, "PAC Identifiability in Federated Personalization", 2020,
-        Equation 3.
+        This project; the noise model is that of [London20], Equation 3.
     """
 
     name = "pac-likelihood"
@@ -129,9 +128,7 @@ class PACConsensus(PACLikelihood):
         majority: what most of the labels of all clients together are.
 
     References:
-        This project; see `PACLikelihood`. The signs are a synchronisation over two elements: A. Singer, "Angular
-        Synchronization by Eigenvectors and Semidefinite Programming", Applied and Computational Harmonic Analysis,
-        2011.
+        This project; see `PACLikelihood`. The signs are a synchronisation over two elements: [Singer11].
     """
 
     name = "pac-consensus"

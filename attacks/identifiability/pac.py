@@ -25,7 +25,7 @@ class VectorEstimate(Estimate):
         vectors: ``(V, d)``, d as of the item vectors.
 
     References:
-        London, "PAC Identifiability in Federated Personalization", 2020, Definition 1 and Proposition 1.
+        [London20], Definition 1 and Proposition 1.
     """
 
     inferred = "the client's private vector, which predicts what it likes"
@@ -160,8 +160,7 @@ class RandomVector(VectorAttack):
     Threat model: a server that does not use the messages.
 
     References:
-        This project; the error of guessing under London, "PAC Identifiability in Federated Personalization", 2020,
-        Definition 1.
+        This project; the error of guessing under [London20], Definition 1.
     """
 
     name = "chance"
@@ -185,7 +184,7 @@ class MeanItem(VectorAttack):
     Threat model: a server that uses only its own model and each client's leaning.
 
     References:
-        This project; a baseline for London, "PAC Identifiability in Federated Personalization", 2020.
+        This project; a baseline for [London20].
     """
 
     name = "mean-item"
@@ -210,12 +209,12 @@ class PAC(VectorAttack):
     honest rounds. It knows each client's leaning.
 
     References:
-        London, "PAC Identifiability in Federated Personalization", 2020, Protocols 2 and 3.
+        [London20], Protocols 2 and 3.
     """
 
     name = "pac"
     exact = True
-    references = ("PAC Identifiability, Protocols 2 and 3",)
+    references = ("London20, Protocols 2 and 3",)
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> VectorEstimate:
         messages = messages_of(view)
@@ -236,8 +235,7 @@ class PACSpectral(VectorAttack):
     honest rounds. It knows each client's leaning.
 
     References:
-        This project; the messages are those of London, "PAC Identifiability in Federated Personalization", 2020,
-        Protocols 2 and 3.
+        This project; the messages are those of [London20], Protocols 2 and 3.
     """
 
     name = "pac-spectral"

@@ -52,8 +52,7 @@ class AffineInversion(InteractionAttack):
         noisy_iterations: conjugate gradient steps under local DP.
 
     References:
-        This project; the map is that of Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, theorem
-        1.
+        This project; the map is that of [Pham25], theorem 1.
     """
 
     name = "affine-inversion"
@@ -204,7 +203,7 @@ def conjugate_gradients(product: Callable[[Tensor], Tensor], target: Tensor, *, 
     regularisation.
 
     References:
-        Hestenes and Stiefel, "Methods of Conjugate Gradients for Solving Linear Systems", 1952.
+        [Hestenes52].
     """
     tiny = torch.finfo(target.dtype).tiny  # a system that is solved exactly has a residual of zero
     solution = torch.zeros_like(target)

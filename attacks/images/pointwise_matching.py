@@ -36,14 +36,13 @@ class PointwiseMatching(InteractionAttack):
             ``as-published-code`` returns the last point, because that code keeps a reference to what Adam changes.
 
     References:
-        Pham, Kulkarni and Houmansadr, "RAIFLE: Reconstruction Attacks on Interaction-based Federated Learning with
-        Adversarial Data Manipulation", NDSS 2025, arXiv:2310.19163, Algorithm 1 and section V.C.3.
+        [Pham25], Algorithm 1 and section V.C.3.
     """
 
     name = "raifle"
     manipulated_names: ClassVar[Mapping[str | None, str]] = {None: "raifle-none", "fgsm": "fgsm"}
     family = "images"
-    references = ("RAIFLE, Algorithm 1 and section V.C.3",)
+    references = ("Pham25, Algorithm 1 and section V.C.3",)
     cost = "`max_iter` simulated trainings per victim, with gradients"
     threat_model = ThreatModel(
         sees="each client's update and the images it was served",

@@ -27,7 +27,7 @@ class Chance(InteractionAttack):
             positive).
 
     References:
-        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section VI.
+        [Pham25], section VI.
     """
 
     name = "chance"
@@ -125,7 +125,7 @@ def two_means(values: Tensor, mask: Tensor) -> Tensor:
     Values outside ``mask (V, R)`` are ignored; all False for a row with fewer than two different values.
 
     References:
-        Otsu, "A Threshold Selection Method from Gray-Level Histograms", 1979.
+        [Otsu79].
     """
     ordered = values.double().masked_fill(~mask, torch.inf).sort(dim=1).values
     is_real = torch.isfinite(ordered)

@@ -35,8 +35,7 @@ class TasteNeighbours(InteractionAttack):
         ViewError: the catalogue has more than 20,000 items, or the public interactions are no pairs.
 
     References:
-        Steck, "Embarrassingly Shallow Autoencoders for Sparse Data", WWW 2019, arXiv:1905.03375 (the linear model);
-        this project (its use on the served items).
+        [Steck19] (the linear model); this project (its use on the served items).
     """
 
     name = "taste-neighbours"

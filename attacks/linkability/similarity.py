@@ -21,8 +21,7 @@ class PlainCosine(LinkAttack):
     Threat model: passive server that sees the updates of two rounds or more under names that change with every round.
 
     References:
-        Sattler, Müller and Samek, "Clustered Federated Learning: Model-Agnostic Distributed Multi-Task Optimization
-        under Privacy Constraints", 2019, arXiv:1910.01991: the cosine of updates as the similarity of two clients.
+        [Sattler19]: the cosine of updates as the similarity of two clients.
     """
 
     name = "plain-cosine"

@@ -22,8 +22,7 @@ class MatchingEstimate(Estimate):
         scores: ``(M,)``, higher means more likely, of the pairs in the view.
 
     References:
-        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in
-        Federated Learning", 2018, arXiv:1805.05838, section 6, "Evaluation Metrics".
+        [Orekondy18], section 6, "Evaluation Metrics".
     """
 
     inferred = "which other updates come from the same user"

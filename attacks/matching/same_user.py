@@ -41,11 +41,11 @@ class MatchingMLP(MatchingAttack, ReidMLP):
         accelerator: Lightning accelerator.
 
     References:
-        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4 (ii).
+        [Orekondy18], section 4.4 (ii).
     """
 
     name = "matching-mlp"
-    references = ("Gradient-Leaks, section 4.4",)
+    references = ("Orekondy18, section 4.4",)
     threat_model = dataclasses.replace(Reidentification.threat_model, needs=_NEEDS)
 
     def run(self, view: History, *, generator: torch.Generator) -> MatchingEstimate:
@@ -72,11 +72,11 @@ class MatchingSiamese(MatchingAttack):
         accelerator: Lightning accelerator.
 
     References:
-        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4 (iii).
+        [Orekondy18], section 4.4 (iii).
     """
 
     name = "matching-siamese"
-    references = ("Gradient-Leaks, section 4.4",)
+    references = ("Orekondy18, section 4.4",)
     cost = "one training of the network for all messages"
     threat_model = dataclasses.replace(Reidentification.threat_model, needs=_NEEDS)
 
@@ -147,7 +147,7 @@ class MatchingChance(MatchingAttack):
     Threat model: a server that does not use the messages.
 
     References:
-        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4 (i).
+        [Orekondy18], section 4.4 (i).
     """
 
     name = "matching-chance"

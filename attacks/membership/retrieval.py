@@ -87,8 +87,7 @@ class RetrievalFingerprint(Attack):
         ViewError: the ranker's first layer was not recorded, or clients add noise without clipping.
 
     References:
-        This project; the manipulation is that of Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163,
-        section VII.C.
+        This project; the manipulation is that of [Pham25], section VII.C.
     """
 
     name = "pir-fingerprint"

@@ -41,14 +41,13 @@ class ListMatching(InteractionAttack):
         victims_at_once: victims processed together, which bounds the memory; None for all.
 
     References:
-        Pham, Kulkarni and Houmansadr, "RAIFLE: Reconstruction Attacks on Interaction-based Federated Learning with
-        Adversarial Data Manipulation", NDSS 2025, arXiv:2310.19163, Algorithm 1.
+        [Pham25], Algorithm 1.
     """
 
     name = "raifle"
     manipulated_names: ClassVar[Mapping[str | None, str]] = {None: "raifle-none"}
     family = "ranking"
-    references = ("RAIFLE, Algorithm 1",)
+    references = ("Pham25, Algorithm 1",)
     cost = "up to `max_iter` simulated trainings per victim and start, with gradients"
     threat_model = ThreatModel(
         sees="each client's update and the documents it was served, with their features",

@@ -48,8 +48,7 @@ class ListPosterior(PosteriorAttack):
         prior: the posterior with the cascade prior, for a server that knows the click model.
 
     References:
-        This project; the setting is that of Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163,
-        section V.B.
+        This project; the setting is that of [Pham25], section V.B.
     """
 
     name = "list-posterior"

@@ -34,8 +34,7 @@ class MetricPosterior(PosteriorAttack):
         ViewError: the clients do not share a metric, or their lists cannot be divided by the numbers sent.
 
     References:
-        This project; the metrics are those of Kharitonov, "Federated Online Learning to Rank with Evolution
-        Strategies", WSDM 2019.
+        This project; the metrics are those of [Kharitonov19].
     """
 
     name = "metric-posterior"

@@ -70,8 +70,7 @@ class PriorOnly(PosteriorAttack):
     Threat model: a server that knows the click model and the displayed order and does not use the update.
 
     References:
-        This project; the click models are those of Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025,
-        arXiv:2310.19163, section V.B.2.
+        This project; the click models are those of [Pham25], section V.B.2.
     """
 
     name = "prior-only"

@@ -17,7 +17,7 @@ class IdentityChance(IdentityAttack):
     Threat model: a server that knows who takes part and does not use the messages.
 
     References:
-        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4 (i).
+        [Orekondy18], section 4.4 (i).
     """
 
     name = "chance"

@@ -26,8 +26,7 @@ class IdentityEstimate(Estimate):
         users: ``(U,)`` distinct users, one per column; `UNSEEN` for all others.
 
     References:
-        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in
-        Federated Learning", 2018, arXiv:1805.05838, section 6, "Evaluation Metrics".
+        [Orekondy18], section 6, "Evaluation Metrics".
     """
 
     inferred = "which of the known users sent it"

@@ -48,7 +48,7 @@ class FingerprintAttack(IdentityAttack):
             order of mini-batches and the state of the model average out.
 
     References:
-        This project; it extends the SVM of Orekondy et al., "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4.
+        This project; it extends the SVM of [Orekondy18], section 4.4.
     """
 
     name = "fingerprint"

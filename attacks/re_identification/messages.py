@@ -1,8 +1,7 @@
 """Messages as vectors: flattened deltas of some layers, and their coordinates in a smaller space.
 
 References:
-    Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in Federated
-    Learning", 2018, arXiv:1805.05838, section 5, "Representing".
+    [Orekondy18], section 5, "Representing".
 """
 
 import dataclasses

@@ -57,7 +57,7 @@ class PLDA(IdentityAttack):
         linked: scores all messages under a pseudonym together.
 
     References:
-        This project; S. Ioffe, "Probabilistic Linear Discriminant Analysis", ECCV 2006.
+        This project; [Ioffe06].
     """
 
     name = "plda"

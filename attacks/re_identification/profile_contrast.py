@@ -38,7 +38,7 @@ class ProfileContrast(IdentityAttack):
     training, and devices of its own that train on these data.
 
     References:
-        This project; the question is that of Orekondy et al., "Gradient-Leaks", 2018, arXiv:1805.05838, section 6.1.1.
+        This project; the question is that of [Orekondy18], section 6.1.1.
     """
 
     name = "profile-contrast"

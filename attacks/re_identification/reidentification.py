@@ -127,7 +127,7 @@ class ReidSVM(Reidentification):
         penalty: the machine's C; not given in the paper, 1 is the default of its library.
 
     References:
-        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4.
+        [Orekondy18], section 4.4.
     """
 
     name = "reid-svm"
@@ -151,11 +151,11 @@ class ReidKNN(Reidentification):
         neighbours: K; 10 in the paper.
 
     References:
-        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4.
+        [Orekondy18], section 4.4.
     """
 
     name = "reid-knn"
-    references = ("Gradient-Leaks, section 4.4",)
+    references = ("Orekondy18, section 4.4",)
 
     neighbours: PositiveInt = 10
 
@@ -181,11 +181,11 @@ class ReidMLP(Reidentification):
         devices: number of devices of the accelerator that train the perceptron.
 
     References:
-        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4 (iv).
+        [Orekondy18], section 4.4 (iv).
     """
 
     name = "reid-mlp"
-    references = ("Gradient-Leaks, section 4.4",)
+    references = ("Orekondy18, section 4.4",)
 
     epochs: PositiveInt = 1000
     accelerator: str = "auto"
@@ -229,7 +229,7 @@ class CentredSVM(ReidSVM):
         sharpness: factor on the standardised scores before the softmax.
 
     References:
-        This project; it extends the SVM of Orekondy et al., "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4.
+        This project; it extends the SVM of [Orekondy18], section 4.4.
     """
 
     name = "centred-svm"
@@ -279,8 +279,7 @@ def against_others(scores: Tensor, cohort: Tensor, labels: Tensor, noise: Tensor
     variance that noise adds to the scores of anonymous messages, ``(U,)`` or one for all.
 
     References:
-        R. Auckenthaler, M. Carey and H. Lloyd-Thomas, "Score Normalization for Text-Independent Speaker Verification
-        Systems", Digital Signal Processing 10, 2000.
+        [Auckenthaler00].
     """
     # Mean and variance of a user's scores over the known messages of all others.
     is_of_another = (labels[:, None] != torch.arange(cohort.shape[1])).to(cohort)

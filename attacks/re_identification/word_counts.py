@@ -107,9 +107,7 @@ class WordCounts(IdentityAttack):
         linked: scores all messages under a pseudonym together.
 
     References:
-        This project; for labels instead of words, A. Wainakh et al., "User-Level Label Leakage from Gradients in
-        Federated Learning", PETS 2022, arXiv:2105.09369, and R. Ramakrishna and G. Dan, "Inferring Class-Label
-        Distribution in Federated Learning", AISec 2022.
+        This project; for labels instead of words, [Wainakh22], and [Ramakrishna22].
     """
 
     name = "word-counts"

@@ -31,14 +31,13 @@ class IMIA(InteractionAttack):
         confirmed: share of the items that a pass confirms (published code: 0.9).
 
     References:
-        Yuan, Yang, Nguyen, Cui, He and Yin, "Interaction-level membership inference attack against federated
-        recommender systems", WWW 2023; the steps are those of its published code and of RAIFLE's port of it.
+        [Yuan23]; the steps are those of its published code and of RAIFLE's port of it.
     """
 
     name = "imia"
     family = "recommendation"
     taxonomy = MEMBERSHIP
-    references = ("IMIA, Yuan et al. 2023",)
+    references = ("Yuan23",)
     cost = "a simulated training per victim and pass, 1 / `confirmed` passes"
     threat_model = ThreatModel(
         sees="the update of the item embeddings, the global model and which items were served",

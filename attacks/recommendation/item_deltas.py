@@ -18,8 +18,7 @@ class Direction(InteractionAttack):
     with fewer than half of the served items.
 
     References:
-        This project; the setting is that of Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163,
-        section VI.A.
+        This project; the setting is that of [Pham25], section VI.A.
     """
 
     name = "direction"
@@ -69,8 +68,7 @@ class RowNorm(InteractionAttack):
     Threat model: passive server, one round, no knowledge of the training algorithm.
 
     References:
-        This project; the setting is that of Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163,
-        section VI.A.
+        This project; the setting is that of [Pham25], section VI.A.
     """
 
     name = "row-norm"

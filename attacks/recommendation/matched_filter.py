@@ -52,8 +52,7 @@ class MatchedFilter(InteractionAttack):
         rounds: ``last`` uses the round of the view; ``all`` adds the view's earlier rounds, with the same served items.
 
     References:
-        This project; the setting is that of Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163,
-        section VI.A.
+        This project; the setting is that of [Pham25], section VI.A.
     """
 
     name = "matched-filter"

@@ -36,13 +36,12 @@ class Raifle(InteractionAttack):
         accelerator: Lightning accelerator.
 
     References:
-        Pham, Kulkarni and Houmansadr, "RAIFLE: Reconstruction Attacks on Interaction-based Federated Learning with
-        Adversarial Data Manipulation", NDSS 2025, arXiv:2310.19163, Algorithm 2 and section VI.A.
+        [Pham25], Algorithm 2 and section VI.A.
     """
 
     name = "raifle"
     family = "recommendation"
-    references = ("RAIFLE, Algorithm 2",)
+    references = ("Pham25, Algorithm 2",)
     cost = "`max_iter` simulated trainings per victim, with gradients"
     audited_victims = 8
     slow = True

@@ -79,9 +79,8 @@ class AdapterSentences(ReconstructionAttack):
         ViewError: the network predicts no words, clients do not descend plainly, or no adapted layer reads prefixes.
 
     References:
-        This project for adapters, the last words and the certificates. I. Petrov, D. Dimitrov, M. Baader, M. Müller and
-        M. Vechev, "DAGER: Exact Gradient Inversion for Large Language Models", NeurIPS 2024, arXiv:2405.15586,
-        algorithm 2 and section 5.4, for the span check.
+        This project for adapters, the last words and the certificates. [Petrov24], algorithm 2 and section 5.4, for the
+        span check.
     """
 
     name = "adapter-sentences"

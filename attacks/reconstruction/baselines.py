@@ -68,8 +68,7 @@ class ColumnPrior(ReconstructionAttack):
     Threat model: passive server, which holds rows of the table and does not look at the update.
 
     References:
-        Vero et al., "TabLeak: Tabular Data Leakage in Federated Learning", ICML 2023, arXiv:2210.01785, section 5, the
-        random baseline.
+        [Vero23], section 5, the random baseline.
     """
 
     name = "column-prior"

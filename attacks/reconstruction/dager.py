@@ -72,12 +72,11 @@ class Dager(ReconstructionAttack):
         ViewError: the network has one layer, or a change is not recorded.
 
     References:
-        I. Petrov, D. Dimitrov, M. Baader, M. Müller and M. Vechev, "DAGER: Exact Gradient Inversion for Large Language
-        Models", NeurIPS 2024, arXiv:2405.15586, algorithms 1 and 2, and the code of the authors.
+        [Petrov24], algorithms 1 and 2, and the code of the authors.
     """
 
     name = "dager"
-    references = ("DAGER, algorithms 1 and 2",)
+    references = ("Petrov24, algorithms 1 and 2",)
     exact = True
     cost = "seconds per victim"
     threat_model = ThreatModel(

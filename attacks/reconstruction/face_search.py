@@ -27,8 +27,7 @@ def search_faces(span: RecordSpan, *, failures: int, programs: int, generator: t
     The search stops after `failures` programs in a row without a new record, or after `programs` in all.
 
     References:
-        This project; the idea to find sparse points of a span by linear programs is of Spielman, Wang and Wright,
-        "Exact Recovery of Sparsely-Used Dictionaries", COLT 2012, arXiv:1206.5882.
+        This project; the idea to find sparse points of a span by linear programs is of [Spielman12].
     """
     failed = 0
     while span.left and len(span.levels) < span.rank and failed < failures:

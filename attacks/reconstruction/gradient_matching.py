@@ -172,8 +172,7 @@ class InvertingGradients(GradientMatching):
         max_iter: 24,000 as published.
 
     References:
-        Geiping, Bauermeister, Dröge and Moeller, "Inverting Gradients - How easy is it to break privacy in federated
-        learning?", NeurIPS 2020, arXiv:2003.14053, equation 4.
+        [Geiping20], equation 4.
     """
 
     name = "inverting-gradients"
@@ -195,12 +194,11 @@ class DeepLeakage(GradientMatching):
         max_iter: iterations of L-BFGS (published: 300 calls of 20).
 
     References:
-        Zhu, Liu and Han, "Deep Leakage from Gradients", NeurIPS 2019, arXiv:1906.08935, algorithm 1; Zhao, Mopuri and
-        Bilen, "iDLG: Improved Deep Leakage from Gradients", 2020, arXiv:2001.02610.
+        [Zhu19], algorithm 1; [Zhao20].
     """
 
     name = "dlg"
-    references = ("DLG, algorithm 1",)
+    references = ("Zhu19, algorithm 1",)
     objective = "euclidean"
     solver = "lbfgs"
 
@@ -217,12 +215,11 @@ class FedAvgMatching(InvertingGradients):
     Threat model: passive server, one round; knows the network and all hyper-parameters of local training.
 
     References:
-        Geiping et al., "Inverting Gradients", NeurIPS 2020, arXiv:2003.14053, section 6; Dimitrov, Balunovic,
-        Konstantinov and Vechev, "Data Leakage in Federated Averaging", TMLR 2022, arXiv:2206.12395.
+        [Geiping20], section 6; [Dimitrov22].
     """
 
     name = "fedavg-matching"
-    references = ("Inverting Gradients, section 6", "Data Leakage in Federated Averaging")
+    references = ("Geiping20, section 6", "Dimitrov22")
     simulate = True
 
 

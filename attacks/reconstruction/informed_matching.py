@@ -42,11 +42,8 @@ class InformedMatching(InvertingGradients):
         search: whether the random numbers are optimised.
 
     References:
-        Balunović, Dimitrov, Staab and Vechev, "Bayesian Framework for Gradient Leakage", ICLR 2022, arXiv:2111.04706
-        (Soteria); Scheliga, Mäder and Seeland, "Combining Variational Modeling with Partial Gradient Perturbation to
-        Prevent Deep Gradient Leakage", 2022, arXiv:2208.04767 (PRECODE); the same, "Dropout is NOT All You Need to
-        Prevent Gradient Leakage", AAAI 2023, arXiv:2208.06163 (dropout). Only their abstracts and beginnings could be
-        read. The search of the mixture is this project's.
+        [Balunovic22] (Soteria); [Scheliga22a] (PRECODE); the same, [Scheliga23] (dropout). Only their abstracts and
+        beginnings could be read. The search of the mixture is this project's.
     """
 
     name = "informed-matching"

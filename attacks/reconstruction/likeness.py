@@ -110,7 +110,7 @@ def rouge(guesses: Sequence[Tensor], originals: Sequence[Tensor]) -> dict[str, T
     Each client has ``guesses (M, L)`` and ``originals (N, L)``, token numbers padded with 0.
 
     References:
-        Lin, "ROUGE: A Package for Automatic Evaluation of Summaries", 2004.
+        [Lin04].
     """
     from rouge_score.rouge_scorer import RougeScorer  # slow to import
     from scipy.optimize import linear_sum_assignment

@@ -79,9 +79,8 @@ class LinearInversion(ReconstructionAttack):
         accuracy: largest error, to four standard errors, of the numbers of a certified record that is no 8-bit image.
 
     References:
-        Phong, Aono, Hayashi, Wang and Moriai, "Privacy-Preserving Deep Learning via Additively Homomorphic Encryption",
-        IEEE TIFS 2018, section III. "Gradient Inversion via LT Codes", 2026, Algorithm 1, for the subtraction.
-        Fowl et al., "Robbing the Fed", ICLR 2022, arXiv:2110.13057, for the differences.
+        [Phong18], section III. [LTCodes26], Algorithm 1, for the subtraction.
+        [Fowl22], for the differences.
         This project, for the certificate, the subtraction without the clients' algorithm, and the search.
     """
 

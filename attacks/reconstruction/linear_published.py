@@ -53,12 +53,11 @@ class LinearRatio(ReconstructionAttack):
     Threat model: passive server with the update of the first layer.
 
     References:
-        Phong, Aono, Hayashi, Wang and Moriai, "Privacy-Preserving Deep Learning via Additively Homomorphic Encryption",
-        IEEE TIFS 2018, section III.
+        [Phong18], section III.
     """
 
     name = "linear-ratio"
-    references = ("Phong et al. 2018",)
+    references = ("Phong18",)
     cost = "milliseconds per victim"
     estimates = LinearEstimate
     threat_model = ThreatModel(
@@ -86,13 +85,11 @@ class LinearDifferences(ReconstructionAttack):
     Threat model: server that sent a first layer with proportional neighbouring rows, with the update of that layer.
 
     References:
-        Fowl, Geiping, Czaja, Goldblum and Goldstein, "Robbing the Fed: Directly Obtaining Private Data in Federated
-        Learning with Modified Models", ICLR 2022, arXiv:2110.13057; code lhfowl/robbing_the_fed,
-        attacks/analytic_attack.py.
+        [Fowl22]; code lhfowl/robbing_the_fed, attacks/analytic_attack.py.
     """
 
     name = "linear-differences"
-    references = ("Robbing the Fed",)
+    references = ("Fowl22",)
     cost = "milliseconds per victim"
     estimates = LinearEstimate
     threat_model = ThreatModel(
@@ -152,11 +149,11 @@ class LinearPeeling(ReconstructionAttack):
     Threat model: passive server that knows the clients' algorithm, of one step.
 
     References:
-        "Gradient Inversion via LT Codes", 2026, Algorithm 1; code SaeedShariati/Gradient-Inversion-via-LT-Codes.
+        [LTCodes26], Algorithm 1; code SaeedShariati/Gradient-Inversion-via-LT-Codes.
     """
 
     name = "linear-peeling"
-    references = ("LT codes, Algorithm 1",)
+    references = ("LTCodes26, Algorithm 1",)
     cost = "seconds per victim"
     audited_victims = 20
     estimates = LinearEstimate

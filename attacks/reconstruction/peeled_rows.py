@@ -117,8 +117,8 @@ def peel_rows(rows: Tensor, changes: RowChanges, *, rate: float | None) -> Disti
         rate: the rate that follows from the reported number of examples; None if unknown.
 
     References:
-        "Gradient Inversion via LT Codes", 2026, Algorithm 1, for the subtraction. This project, for the grid, which
-        keeps rounding out of the subtraction, and for the rate.
+        [LTCodes26], Algorithm 1, for the subtraction. This project, for the grid, which keeps rounding out of the
+        subtraction, and for the rate.
     """
     best = DistinctRows.of({}, changes.columns)
     least_misfit = float("inf")

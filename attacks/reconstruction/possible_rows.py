@@ -101,7 +101,7 @@ def search_possible(
         rate: what a row's change is multiplied by in the update of a client with `count` rows; None if unknown.
 
     References:
-        Lawson and Hanson, "Solving Least Squares Problems", 1974, chapter 23. This project, for the certificates.
+        [Lawson74], chapter 23. This project, for the certificates.
     """
     update = _Update(
         rows=rows,

@@ -80,7 +80,7 @@ class RecordSpan(RowSpan):
         several_models: whether the rows may be a sum with clients that got another model.
 
     References:
-        Wedderburn, "Lectures on Matrices", 1934, on the rank of ``M - u x^T / (x^T M^+ u)``.
+        [Wedderburn34], on the rank of ``M - u x^T / (x^T M^+ u)``.
         This project, for the number of times and the conditions.
     """
 

@@ -65,8 +65,7 @@ def search_supports(
         generator: of the costs.
 
     References:
-        Dimitrov, Baader, Mueller and Vechev, "SPEAR: Exact Gradient Inversion of Batches in Federated Learning",
-        NeurIPS 2024, arXiv:2403.03945, for the sparsity of the changes of the bias, which it finds by submatrices.
+        [Dimitrov24], for the sparsity of the changes of the bias, which it finds by submatrices.
         This project, for the programs and the certificate by the step.
     """
     nothing = FoundRecords(rows[:0, :-1], torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.bool))

@@ -72,9 +72,8 @@ class SentenceSpan(ReconstructionAttack):
         width: prefixes of one length, for each reported sentence, above which the search ends.
 
     References:
-        This project for recurrent networks, the noise, the last words and repetitions. For decoders: I. Petrov, D.
-        Dimitrov, M. Baader, M. Müller and M. Vechev, "DAGER: Exact Gradient Inversion for Large Language Models",
-        NeurIPS 2024, arXiv:2405.15586, algorithms 1 and 2.
+        This project for recurrent networks, the noise, the last words and repetitions. For decoders: [Petrov24],
+        algorithms 1 and 2.
     """
 
     name = "sentence-span"

@@ -86,7 +86,7 @@ class SeparateMatching(ReconstructionAttack):
 
     References:
         This project, for the images from features and the smooth network; see `separated_features` for the features.
-        The objective on the convolutions is that of Geiping et al., "Inverting Gradients", NeurIPS 2020.
+        The objective on the convolutions is that of [Geiping20].
     """
 
     name = "separate-matching"

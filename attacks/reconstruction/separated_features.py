@@ -64,9 +64,8 @@ def separate(rows: Tensor, examples: int, errors: Errors, *, precision: float, g
         generator: source of the sets of neurons, if there are too many for all.
 
     References:
-        Phong et al., IEEE TIFS 2018, section III. Dimitrov, Baader, Müller and Vechev, "SPEAR: Exact Gradient Inversion
-        of Batches in Federated Learning", NeurIPS 2024, arXiv:2403.03945, sections 3 and 4. "Gradient Inversion via LT
-        Codes", 2026, Algorithm 1, for the subtraction.
+        Phong et al., IEEE TIFS 2018, section III. [Dimitrov24], sections 3 and 4. [LTCodes26], Algorithm 1, for the
+        subtraction.
     """
     left_vectors, values, right_vectors = torch.linalg.svd(rows, full_matrices=False)
     # The rank must be the number of examples, above rounding or at least with a gap after it.

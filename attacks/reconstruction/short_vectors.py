@@ -19,8 +19,7 @@ def vectors_within(gram: Tensor, least: Sequence[int], most: Sequence[int], leng
     range, and each earlier one a range that depends on the later ones (Fincke and Pohst).
 
     References:
-        Fincke and Pohst, "Improved methods for calculating vectors of short length in a lattice", Mathematics of
-        Computation 1985.
+        [Fincke85].
     """
     factor = torch.linalg.cholesky_ex((gram + gram.T) / 2).L.T.numpy()
     if not np.isfinite(factor).all() or (factor.diagonal() <= 0).any():

@@ -30,8 +30,7 @@ def row_accuracy(guesses: Sequence[Tensor], originals: Sequence[Tensor], columns
     guess are wrong. NaN without such columns or without rows.
 
     References:
-        Vero et al., "TabLeak: Tabular Data Leakage in Federated Learning", ICML 2023, arXiv:2210.01785, section 5: the
-        matching, and the tolerance of a number, of 0.319 standard deviations there.
+        [Vero23], section 5: the matching, and the tolerance of a number, of 0.319 standard deviations there.
     """
     numbers, categories = list[Tensor](), list[Tensor]()
     for guess, true in zip(guesses, originals, strict=True):

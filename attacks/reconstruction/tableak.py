@@ -48,12 +48,11 @@ class TabLeak(ReconstructionAttack):
         minutes: time limit of a view, after which what is found is pooled.
 
     References:
-        Vero, Balunović, Dimitrov and Vechev, "TabLeak: Tabular Data Leakage in Federated Learning", ICML 2023,
-        arXiv:2210.01785, and github.com/eth-sri/tableak (commit eb0c505), experiments 46 and 52.
+        [Vero23], and github.com/eth-sri/tableak (commit eb0c505), experiments 46 and 52.
     """
 
     name = "tableak"
-    references = ("TabLeak",)
+    references = ("Vero23",)
     for_comparison = True  # linear-inversion is at least as good in all 24 cells
     slow = True
     audited_victims = 2

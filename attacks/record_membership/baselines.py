@@ -44,8 +44,7 @@ class SentModelLoss(PoolAttack):
     Threat model: one that sees only the global model, as every client does.
 
     References:
-        This project; Yeom, Giacomelli, Fredrikson and Jha, "Privacy Risk in Machine Learning", CSF 2018,
-        arXiv:1709.01604, adversary 1, on the global model.
+        This project; [Yeom18], adversary 1, on the global model.
     """
 
     name = "sent-model-loss"

@@ -40,8 +40,7 @@ def whitened(
         ``(V,)`` squared norms, before, of the parts of the updates that the effects span.
 
     References:
-        This project; A. C. Aitken, "On least squares and linear combination of observations", Proceedings of the Royal
-        Society of Edinburgh, 1935, for least squares in the metric of the noise.
+        This project; [Aitken35], for least squares in the metric of the noise.
     """
     count = len(gram)
     trace = float(gram.double().trace())

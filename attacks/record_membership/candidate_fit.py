@@ -76,8 +76,7 @@ class JointFitAttack(PoolAttack):
             than half of the memory.
 
     References:
-        This project; Charikar, Chen and Farach-Colton, "Finding frequent items in data streams", ICALP 2002, for the
-        sketch.
+        This project; [Charikar02], for the sketch.
     """
 
     cost: ClassVar[str] = (

@@ -76,7 +76,7 @@ class AdamScales:
         steps: number of steps.
 
     References:
-        D. P. Kingma and J. Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015, algorithm 1.
+        [Kingma15], algorithm 1.
     """
 
     local: LocalTraining

@@ -83,9 +83,7 @@ def fit(basis: Basis, products: Tensor, classes: Tensor, *, records: int, noise:
         noise: declared standard deviation on each number.
 
     References:
-        This project; C. R. Henderson, "Best linear unbiased estimation and prediction under a selection model",
-        Biometrics, 1975, for mixed models; R. D. Cook, "Detection of influential observation in linear regression",
-        Technometrics, 1977, for the omission of one observation by its leverage.
+        This project; [Henderson75], for mixed models; [Cook77], for the omission of one observation by its leverage.
     """
     # Coordinates of the update, and of the classes' summed effects, in the span of the effects: a_m is sqrt(l) v_m,
     # with the eigenvalues l and the row m of the eigenvectors.

@@ -48,9 +48,7 @@ class RecordLoss(_OfRounds):
         series: the mean loss over all rounds, Loss-Series in FedMIA's table 1.
 
     References:
-        Yeom, Giacomelli, Fredrikson and Jha, "Privacy Risk in Machine Learning: Analyzing the Connection to
-        Overfitting", CSF 2018, arXiv:1709.01604, adversary 1; Blackbox-Loss in Zhu et al., "FedMIA", CVPR 2025,
-        arXiv:2402.06289, table 1.
+        [Yeom18], adversary 1; Blackbox-Loss in [Zhu25], table 1.
     """
 
     name = "record-loss"
@@ -67,8 +65,7 @@ class GradientNorm(_OfRounds):
     Threat model: passive server; it needs no update of its own, only the global model, which past updates changed.
 
     References:
-        Nasr, Shokri and Houmansadr, "Comprehensive Privacy Analysis of Deep Learning", S&P 2019, arXiv:1812.00910;
-        Grad-Norm in Zhu et al., "FedMIA", CVPR 2025, arXiv:2402.06289, table 1.
+        [Nasr19]; Grad-Norm in [Zhu25], table 1.
     """
 
     name = "gradient-norm"
@@ -88,8 +85,7 @@ class GradientCosine(_OfRounds):
         average: the mean cosine over all rounds, Avg-Cosine in FedMIA's table 1.
 
     References:
-        Li, Li and Ribeiro, "Effective passive membership inference attacks in federated learning against
-        overparameterized models", ICLR 2023; Grad-Cosine in Zhu et al., "FedMIA", CVPR 2025, arXiv:2402.06289, table 1.
+        [Li23]; Grad-Cosine in [Zhu25], table 1.
     """
 
     name = "gradient-cosine"
@@ -111,8 +107,7 @@ class GradientDifference(_OfRounds):
         ViewError: the clients' optimizer scales gradients.
 
     References:
-        Li, Li and Ribeiro, "Effective passive membership inference attacks in federated learning against
-        overparameterized models", ICLR 2023; Grad-Diff in Zhu et al., "FedMIA", CVPR 2025, arXiv:2402.06289, table 1.
+        [Li23]; Grad-Diff in [Zhu25], table 1.
     """
 
     name = "gradient-difference"
@@ -153,9 +148,7 @@ class FedMIALoss(_OfRounds):
     Threat model: passive server that sees each client's update in every round.
 
     References:
-        Zhu, Li, Gu, Yao, Fan and Han, "FedMIA: An Effective Membership Inference Attack Exploiting 'All for One'
-        Principle in Federated Learning", CVPR 2025, arXiv:2402.06289, section 4 (FedMIA-I); the variance and its floor
-        of 1e-8 are those of the published code.
+        [Zhu25], section 4 (FedMIA-I); the variance and its floor of 1e-8 are those of the published code.
     """
 
     name = "fedmia-1"
@@ -177,8 +170,7 @@ class FedMIACosine(FedMIALoss):
     Threat model: passive server that sees each client's update in every round.
 
     References:
-        Zhu, Li, Gu, Yao, Fan and Han, "FedMIA: An Effective Membership Inference Attack Exploiting 'All for One'
-        Principle in Federated Learning", CVPR 2025, arXiv:2402.06289, section 4 (FedMIA-II).
+        [Zhu25], section 4 (FedMIA-II).
     """
 
     name = "fedmia-2"

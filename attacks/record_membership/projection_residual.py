@@ -34,13 +34,12 @@ class ProjectionResidual(PoolAttack):
         ViewError: no A moved, as in the first step after B was zero, or where it is frozen.
 
     References:
-        Deng et al., "Toward Efficient Membership Inference Attacks against Federated Large Language Models: A
-        Projection Residual Approach", IEEE S&P 2026, arXiv:2604.21197, of which the abstract was read, not the paper:
-        the layers, the places and their mean are this project's.
+        [Deng26], of which the abstract was read, not the paper: the layers, the places and their mean are this
+        project's.
     """
 
     name = "projection-residual"
-    references = ("ProjRes",)
+    references = ("Deng26",)
     for_comparison = True  # candidate-fit is at least as good in all 60 cells
     threat_model = ThreatModel(
         sees="each client's update of the adapters", knows=KNOWS, needs=(*NEEDS[:-1], PretrainedAlgorithm)

@@ -132,8 +132,7 @@ class Fit:
         Members among the candidates widen it a little.
 
         References:
-            B. Efron, "Large-Scale Simultaneous Hypothesis Testing: The Choice of a Null Hypothesis", Journal of the
-            American Statistical Association, 2004.
+            [Efron04b].
         """
         # Without the mean score of the record's class, which is its share times the shift.
         about_means = self.score - self.share * self.shift
@@ -152,7 +151,7 @@ class Fit:
         the pool, and are not expected.
 
         References:
-            B. Efron, "Microarrays, Empirical Bayes and the Two-Groups Model", Statistical Science, 2008.
+            [Efron08].
         """
         # Variances 1 + (t shift)^2 for all t: (T, M).
         variance = 1 + (_PARTS[:, None] * self.shift) ** 2

@@ -121,14 +121,13 @@ class SmallestLoss(PoolAttack):
     Threat model: passive server that sees each client's update.
 
     References:
-        Hu, Zhang, Salcic, Sun, Choo and Dobbie, "Source Inference Attacks: Beyond Membership Inference Attacks in
-        Federated Learning", IEEE TDSC 2023, arXiv:2310.06222, section 4 and the published code.
+        [Hu23], section 4 and the published code.
     """
 
     name = "smallest-loss"
     family = "source"
     estimates: ClassVar[type[Estimate]] = SourceEstimate
-    references = ("Source Inference Attacks, smallest prediction loss",)
+    references = ("Hu23, smallest prediction loss",)
 
     def run(self, view: History, *, generator: torch.Generator) -> SourceEstimate:
         last = statistics(view)[-1]

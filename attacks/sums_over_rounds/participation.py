@@ -78,8 +78,7 @@ class Participation(Attack):
     change with every round hide it.
 
     References:
-        So, Ali, Güler, Jiao and Avestimehr, "Securing Secure Aggregation: Mitigating Multi-Round Privacy Leakage in
-        Federated Learning", AAAI 2023, arXiv:2106.03328.
+        [So23].
     """
 
     name = "participation"

@@ -43,13 +43,12 @@ class RidgeOnSums(SharesAttack):
         least-squares: without a ridge, as the paper's first method. It is the better one for exact sums.
 
     References:
-        Kerkouche, Ács and Fritz, "Client-specific Property Inference against Secure Aggregation in Federated Learning",
-        WPES 2023, arXiv:2303.03908, and its code, whose ridge is 5. The paper asks for one bit of each client, and
-        decides it by a likelihood after the regression; shares are the regression's own output.
+        [Kerkouche23], and its code, whose ridge is 5. The paper asks for one bit of each client, and decides it by a
+        likelihood after the regression; shares are the regression's own output.
     """
 
     name = "ridge-on-sums"
-    references = ("PROLIN, ridge regression",)
+    references = ("Kerkouche23, ridge regression",)
     variants: ClassVar[Variants] = {"least-squares": {"ridge": 0.0, "references": ("PROLIN, least squares",)}}
     threat_model = ThreatModel(
         sees=SharesAttack.threat_model.sees,
@@ -114,13 +113,11 @@ class SeparatedUpdates(SharesAttack):
     Threat model: that of `RoundsToReveal`.
 
     References:
-        Lam, Wei, Cao, Brooks and Tseng, "Gradient Disaggregation: Breaking Privacy in Federated Learning by
-        Reconstructing the User Participant Matrix", ICML 2021, arXiv:2106.06089, section 4. The paper first infers who
-        took part, from how often each client did; here the server knows.
+        [Lam21], section 4. The paper first infers who took part, from how often each client did; here the server knows.
     """
 
     name = "separated-updates"
-    references = ("Gradient Disaggregation",)
+    references = ("Lam21",)
 
     def run(self, view: History, *, generator: torch.Generator) -> SharesOverRounds:
         participants = Participants.of(view)

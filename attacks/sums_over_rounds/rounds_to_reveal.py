@@ -51,9 +51,7 @@ class RoundsToReveal(SharesAttack):
         shuffled: control: the participants of each round are drawn anew, so that the equations are about other clients.
 
     References:
-        This project. Kerkouche, Ács and Fritz, "Client-specific Property Inference against Secure Aggregation in
-        Federated Learning", WPES 2023, arXiv:2303.03908, and Lam et al., "Gradient Disaggregation", ICML 2021,
-        arXiv:2106.06089, solve such equations for other quantities.
+        This project. [Kerkouche23], and [Lam21], solve such equations for other quantities.
     """
 
     name = "rounds-to-reveal"

@@ -152,8 +152,7 @@ def posterior(sums: SumsOf, law: ClientLaw | None = None) -> tuple[Posterior, Cl
     filter, and drift and error each have their smallest value with a prior probability of 0.9.
 
     References:
-        Kalman, "A New Approach to Linear Filtering and Prediction Problems", 1960; Schweppe, "Evaluation of Likelihood
-        Functions for Gaussian Signals", 1965.
+        [Kalman60]; [Schweppe65].
     """
     mean = torch.cat(list(sums.observed)).mean(0)
     # Variance of the shares of a client with one example: m (1 - m), or 1 / K (1 - 1 / K).

@@ -28,7 +28,7 @@ def at_least_zero(law: Posterior, largest: Tensor | None = None) -> Tensor:
     Where ``largest (C, K)`` is 0 the statistic is 0; other values of it do not count.
 
     References:
-        Lawson and Hanson, "Solving Least Squares Problems", 1974, chapter 23.
+        [Lawson74], chapter 23.
     """
     # The most likely x minimises |R (x - mean)|^2 with R' R the inverse of the covariance. Directions that are certain
     # to float64 get a variance that does not overflow it.
@@ -63,7 +63,7 @@ def whole_numbers_of(law: Posterior, shares: Tensor, examples: Tensor) -> tuple[
         examples: ``(C,)`` number of each client's examples.
 
     References:
-        Teunissen, "Success probability of integer GPS ambiguity rounding and bootstrapping", 1998.
+        [Teunissen98].
     """
     mean = law.mean.clone()
     covariance = law.covariance.clone()

@@ -120,8 +120,7 @@ class WordsToReveal(SumsAttack):
         shuffled: control: the participants of each round are drawn anew.
 
     References:
-        This project. Excluding what a negative pool has is the first step of group testing: Dorfman, "The Detection of
-        Defective Members of Large Populations", 1943.
+        This project. Excluding what a negative pool has is the first step of group testing: [Dorfman43].
     """
 
     name = "words-to-reveal"

@@ -32,15 +32,14 @@ class AdapterSpan(Attack):
         places: length of the longest text, for networks whose inputs depend on the place.
 
     References:
-        Petrov, Dimitrov, Baader, Müller and Vechev, "DAGER: Exact Gradient Inversion for Large Language Models",
-        NeurIPS 2024, arXiv:2405.15586, section 4.1 and, for adapters, section 5.4.
+        [Petrov24], section 4.1 and, for adapters, section 5.4.
     """
 
     name = "adapter-span"
     with_prior = "rank"
     family = "words"
     exact = True
-    references = ("DAGER",)
+    references = ("Petrov24",)
     estimates = WordSetEstimate
     threat_model = AdapterWords.threat_model
 

@@ -46,8 +46,7 @@ class AdapterWords(Attack):
         places: length of the longest text, for networks whose inputs depend on the place.
 
     References:
-        This project. Davies and Eldar, "Rank Awareness in Joint Sparse Recovery", IEEE Transactions on Information
-        Theory 2012, for the recovery.
+        This project. [Davies12], for the recovery.
     """
 
     name = "adapter-words"

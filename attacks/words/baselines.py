@@ -98,8 +98,7 @@ def words_of_others(view: RoundView, words: Tensor) -> Tensor:
         ViewError: there are no other messages, or no words are inferred of their clients.
 
     References:
-        Ney, Essen and Kneser, "On Structuring Probabilistic Dependences in Stochastic Language Modelling", Computer
-        Speech and Language 1994, equation 25, for the discount.
+        [Ney94], equation 25, for the discount.
     """
     _, message = view.distinct_messages()
     probabilities = torch.zeros(words.shape, dtype=torch.float64)

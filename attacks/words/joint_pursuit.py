@@ -112,8 +112,7 @@ def pursue(systems: Sequence[VectorSums], most: int) -> Pursuit:
         most: largest number of vectors.
 
     References:
-        Davies and Eldar, "Rank Awareness in Joint Sparse Recovery", IEEE Transactions on Information Theory 2012,
-        arXiv:1004.4529, Algorithm 3 (RA-ORMP).
+        [Davies12], Algorithm 3 (RA-ORMP).
     """
     numbers = min(system.rows.shape[1] for system in systems)
     if numbers > _FEW:

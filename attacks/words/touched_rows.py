@@ -55,8 +55,7 @@ class TouchedRows(Attack):
         table: name of the embedding table; None for the only one, or the largest ``*embed*.weight``.
 
     References:
-        This project. That such rows reveal words is noted by Melis, Song, De Cristofaro and Shmatikov, "Exploiting
-        Unintended Feature Leakage in Collaborative Learning", S&P 2019, arXiv:1805.04049, section 4.1.
+        This project. That such rows reveal words is noted by [Melis19], section 4.1.
     """
 
     name = "touched-rows"

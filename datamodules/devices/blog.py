@@ -71,7 +71,7 @@ class Blog(OwnedTextDataModule):
         file: name of the CSV file with the users' posts.
 
     References:
-        J. Schler et al., "Effects of Age and Gender on Blogging", AAAI Spring Symposium, 2006.
+        [Schler06].
     """
 
     name = "blog"

@@ -41,7 +41,7 @@ class OpenImages(PhotoDataModule):
         users: see `OwnedDataModule`; the paper's have at least 500 images.
 
     References:
-        A. Kuznetsova et al., "The Open Images Dataset V4", IJCV 128, 2020.
+        [Kuznetsova20].
     """
 
     name = "openimages"

@@ -49,7 +49,7 @@ class PIPA(PhotoDataModule):
         least_score: least score of a detection that counts.
 
     References:
-        N. Zhang et al., "Beyond Frontal Faces: Improving Person Recognition Using Multiple Cues", CVPR 2015.
+        [Zhang15].
     """
 
     name = "pipa"

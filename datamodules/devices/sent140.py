@@ -30,8 +30,8 @@ class Sentiment140(OwnedTextDataModule):
     reviews (`read_amazon`), of which those with four and five stars count as happy.
 
     References:
-        A. Go, R. Bhayani and L. Huang, "Twitter Sentiment Classification using Distant Supervision", 2009.
-        S. Caldas et al., "LEAF: A Benchmark for Federated Settings", arXiv 1812.01097, 2018.
+        [Go09].
+        [Caldas18].
     """
 
     name = "sent140"

@@ -28,7 +28,7 @@ class CIFAR10(ClassificationDataModule):
         download: download the original files if they are missing, checked by hash.
 
     References:
-        A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
+        [Krizhevsky09].
     """
 
     name = "cifar10"

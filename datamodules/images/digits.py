@@ -19,7 +19,7 @@ class Digits(ClassificationDataModule):
     Files: none; scikit-learn contains them.
 
     References:
-        E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998.
+        [Alpaydin98].
     """
 
     name = "digits"

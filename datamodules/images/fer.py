@@ -55,8 +55,7 @@ class FER(ClassificationDataModule):
     have no labels; ``{train,test}/CLASS/*.jpg``; a zip file of that form.
 
     References:
-        I. J. Goodfellow et al., "Challenges in Representation Learning: A Report on Three Machine Learning Contests",
-        ICONIP 2013.
+        [Goodfellow13].
     """
 
     name = "fer2013"

@@ -36,7 +36,7 @@ class ValidationImages(ImageSet):
     which torchvision checks by hash and unpacks into ``val/``.
 
     References:
-        O. Russakovsky et al., "ImageNet Large Scale Visual Recognition Challenge", IJCV 115, 2015.
+        [Russakovsky15].
     """
 
     name = NAME

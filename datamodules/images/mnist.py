@@ -33,7 +33,7 @@ class MNIST(ClassificationDataModule):
         download: download the files if they are missing, checked by hash.
 
     References:
-        Y. LeCun et al., "Gradient-Based Learning Applied to Document Recognition", Proceedings of the IEEE 86, 1998.
+        [LeCun98].
     """
 
     name = "MNIST"
@@ -103,8 +103,7 @@ class FashionMNIST(MNIST):
     Files: the four unpacked files in ``root/FashionMNIST/raw/``, from https://github.com/zalandoresearch/fashion-mnist.
 
     References:
-        H. Xiao, K. Rasul and R. Vollgraf, "Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning
-        Algorithms", arXiv 1708.07747, 2017.
+        [Xiao17].
     """
 
     name = "FashionMNIST"

@@ -74,8 +74,7 @@ class SkinCancer(ClassificationDataModule):
             include about 80 of the rarest kind.
 
     References:
-        P. Tschandl, C. Rosendahl and H. Kittler, "The HAM10000 dataset, a large collection of multi-source
-        dermatoscopic images of common pigmented skin lesions", Scientific Data 5, 2018.
+        [Tschandl18].
     """
 
     name = "ham10000"

@@ -68,7 +68,7 @@ class LETOR(FoldedRanking):
     https://www.microsoft.com/en-us/research/project/letor-learning-rank-information-retrieval/letor-4-0/.
 
     References:
-        T. Qin and T.-Y. Liu, "Introducing LETOR 4.0 Datasets", arXiv 1306.2597, 2013.
+        [Qin13].
     """
 
     folders = ("MQ2007", "MQ2008")

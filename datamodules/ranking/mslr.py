@@ -23,7 +23,7 @@ class MSLR(FoldedRanking):
     Files: ``root/NAME/FoldN/train.txt`` and ``test.txt``, from https://www.microsoft.com/en-us/research/project/mslr/.
 
     References:
-        T. Qin and T.-Y. Liu, "Introducing LETOR 4.0 Datasets", arXiv 1306.2597, 2013.
+        [Qin13].
     """
 
     folders = ("MSLR-WEB10K", "MSLR-WEB30K")

@@ -119,7 +119,7 @@ class MovieLens(RecommenderDataModule):
             rated with four stars or more is liked, one rated with fewer is not, and no other film is labelled.
 
     References:
-        F. M. Harper and J. A. Konstan, "The MovieLens Datasets: History and Context", ACM TiiS 5(4), 2015.
+        [Harper15].
     """
 
     folders = tuple(_VARIANTS)

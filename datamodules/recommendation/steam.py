@@ -22,7 +22,7 @@ class Steam(RecommenderDataModule):
     Files: ``root/steam-200k/steam-200k.csv``, from https://www.kaggle.com/datasets/tamber/steam-video-games.
 
     References:
-        Tamber, "Steam Video Games", Kaggle, 2017.
+        [Tamber17].
     """
 
     folders = ("steam-200k",)

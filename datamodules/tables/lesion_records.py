@@ -40,8 +40,7 @@ class LesionRecords(TableDataModule):
     https://www.kaggle.com/datasets/kmader/skin-cancer-mnist-ham10000; no images are needed.
 
     References:
-        P. Tschandl, C. Rosendahl and H. Kittler, "The HAM10000 dataset, a large collection of multi-source
-        dermatoscopic images of common pigmented skin lesions", Scientific Data 5, 2018.
+        [Tschandl18].
     """
 
     name = "ham10000-metadata"

@@ -43,7 +43,7 @@ class MovieLensUsers(TableDataModule):
     Files: ``root/ml-100k/u.user`` from https://grouplens.org/datasets/movielens/100k/.
 
     References:
-        F. M. Harper and J. A. Konstan, "The MovieLens Datasets: History and Context", ACM TiiS 5, 2015.
+        [Harper15].
     """
 
     name = "ml-100k-users"

@@ -32,9 +32,7 @@ class SklearnTable(RowsDataModule):
         table: the table.
 
     References:
-        Wolberg, Mangasarian, Street and Street, "Breast Cancer Wisconsin (Diagnostic)", UCI Machine Learning
-        Repository, 1995. Efron, Hastie, Johnstone and Tibshirani, "Least Angle Regression", Annals of Statistics 32,
-        2004, for ``diabetes``. Alpaydin and Kaynak, "Optical Recognition of Handwritten Digits", UCI, 1998.
+        [Wolberg95]. [Efron04a], for ``diabetes``. [Alpaydin98].
     """
 
     folders = ("breast-cancer", "diabetes", "digits-table")

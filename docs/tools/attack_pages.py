@@ -16,6 +16,7 @@ import pandas as pd
 
 from docs.tools.family_figures import family_figure
 from fedleak.core.attack import Attack
+from fedleak.core.bibliography import whole_reference
 from fedleak.core.errors import InputError
 from fedleak.core.metric_table import METRICS
 from fedleak.evaluation.registry import REGISTRY
@@ -189,7 +190,7 @@ def _attack(kind: type[Attack]) -> str:
         "Needs": ", ".join(f"`{need}`" for need in kind.threat_model.described_needs),
         "Cost": kind.cost,
         "Metrics": ", ".join(f"`{name}`" for name in metrics),
-        "Published in": "; ".join(kind.references),
+        "Published in": "; ".join(map(whole_reference, kind.references)),
         "In an audit": "with `--published`" if kind.for_comparison else "",
     }
     return "\n\n".join(

@@ -7,6 +7,7 @@ from typing import get_args
 
 from docs.tools.attack_pages import table
 from fedleak import server
+from fedleak.core.bibliography import whole_reference
 from fedleak.core.class_paths import classes_in
 from fedleak.server.deviation import Deviation, Part
 
@@ -62,7 +63,7 @@ def _noticed(kind: type[Deviation]) -> str:
 
 
 def _origin(kind: type[Deviation]) -> str:
-    return "; ".join(kind.references) or "this project"
+    return "; ".join(map(whole_reference, kind.references)) or "this project"
 
 
 def _section(kind: type[Deviation]) -> str:

@@ -1,10 +1,7 @@
 """Adapters of low rank in a network of the transformers library: their options, matrices and names.
 
 References:
-    Hu, Shen, Wallis, Allen-Zhu, Li, Wang, Wang and Chen, "LoRA: Low-Rank Adaptation of Large Language Models", ICLR
-    2022, arXiv:2106.09685; Sun, Li, Li and Ding, "Improving LoRA in Privacy-preserving Federated Learning", ICLR 2024,
-    arXiv:2403.12313 (FFA-LoRA); Kalajdzievski, "A Rank Stabilization Scaling Factor for Fine-Tuning with LoRA", 2023,
-    arXiv:2312.03732 (rsLoRA).
+    [Hu22]; [Sun24] (FFA-LoRA); [Kalajdzievski23] (rsLoRA).
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
 """Clients that train a small transformer decoder on texts.
 
 References:
-    Radford, Wu, Child, Luan, Amodei and Sutskever, "Language Models are Unsupervised Multitask Learners", 2019, section
-    2.3.
+    [Radford19], section 2.3.
 """
 
 from dataclasses import dataclass

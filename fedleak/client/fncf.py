@@ -1,7 +1,7 @@
 """Clients of federated neural collaborative filtering.
 
 References:
-    V. Perifanis and P. S. Efraimidis, "Federated Neural Collaborative Filtering", Knowledge-Based Systems 242, 2022.
+    [Perifanis22].
 """
 
 from dataclasses import dataclass

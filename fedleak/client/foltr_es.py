@@ -4,7 +4,7 @@ A metric has `LEVELS` values, so that a client can apply randomised response. Th
 unit, so that sums over lists are exact.
 
 References:
-    E. Kharitonov, "Federated Online Learning to Rank with Evolution Strategies", WSDM 2019.
+    [Kharitonov19].
 """
 
 import math

@@ -4,9 +4,8 @@ The update of one query is ``sum_ij w_ij I_i (1 - I_j) (grad s_i - grad s_j)`` w
 ``sum_i c_i grad s_i`` with ``c = (diag(w 1) - w) I``: linear in the clicks.
 
 References:
-    S. Wang, B. Liu, S. Zhuang and G. Zuccon, "Effective and Privacy-preserving Federated Online Learning to Rank",
-    ICTIR 2021.
-    Oosterhuis and de Rijke, "Differentiable Unbiased Online Learning to Rank", CIKM 2018.
+    [Wang21].
+    [Oosterhuis18].
 """
 
 import functools

@@ -1,8 +1,7 @@
 """Clients that classify images with small convolutional networks.
 
 References:
-    Dai, Zhou and Fu, "Decaf: Data Distribution Decompose Attack against Federated Learning", 2024, arXiv:2405.15316,
-    section IV-A and table II.
+    [Dai24], section IV-A and table II.
 """
 
 import functools

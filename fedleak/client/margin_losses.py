@@ -1,7 +1,7 @@
 """Losses of the margin ``z = y u.v``.
 
 References:
-    London, "PAC Identifiability in Federated Personalization", 2020, Assumption 2.
+    [London20], Assumption 2.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Clients of matrix factorisation with public item vectors and private user vectors.
 
 References:
-    B. London, "PAC Identifiability in Federated Personalization", 2020, Protocols 1 and 3 and Equations 1 to 3.
+    [London20], Protocols 1 and 3 and Equations 1 to 3.
 """
 
 from collections.abc import Mapping

@@ -61,7 +61,7 @@ def draw_examples(auxiliary: Auxiliary, counts: Tensor, *, generator: torch.Gene
     sampling of the auxiliary set itself, which all simulations would otherwise share.
 
     References:
-        Efron, "Bootstrap Methods: Another Look at the Jackknife", Annals of Statistics, 1979.
+        [Efron79].
     """
     clients, classes = counts.shape
     sizes = counts.sum(1)

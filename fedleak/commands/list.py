@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedleak.commands.shared import shared_options
 from fedleak.commands.shared.command import Command, Option, Options, flag
+from fedleak.core.bibliography import publications
 from fedleak.core.errors import require
 from fedleak.reports.text_table import text_table, wrapped_table
 from fedleak_recorder.nearest import did_you_mean
@@ -174,7 +175,15 @@ def _by_family(attacks: Sequence["AttackDescription"], width: int) -> list[str]:
         for inferred, of_question in by_inferred.items():
             text += ["", *textwrap.wrap(f"Infers {inferred}{_taxonomies(of_question)}", width)]
             text += wrapped_table(_COLUMNS, list(map(_row, of_question)), width)
-    return text[1:]
+    return [*text[1:], *_papers(attacks, width)]
+
+
+def _papers(attacks: Sequence["AttackDescription"], width: int) -> list[str]:
+    """Lines of a section with the publications of the attacks, by the keys that stand in the tables."""
+    papers = publications(reference for attack in attacks for reference in attack.references)
+    if not papers:
+        return []
+    return ["", "Papers", "", *wrapped_table(("key", "publication"), list(papers.items()), width)]
 
 
 def _taxonomies(attacks: Sequence["AttackDescription"]) -> str:

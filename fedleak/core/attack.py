@@ -62,7 +62,8 @@ class Attack(abc.ABC):
             the client it is about; it may read another client's in its place, and only a baseline may work without any.
         control: whether it is a baseline that reads updates which say nothing more of the client it is about, such as
             another client's, so that it shows what a method reaches by chance.
-        references: the publications that define the attack, e.g. ``("RAIFLE, Algorithm 1",)``; empty for our own.
+        references: the publications that define the attack, by their keys in `fedleak.core.bibliography`, e.g.
+            ``("Pham25, Algorithm 1",)``; empty for our own.
         exact: whether it solves for the answer where theory guarantees one, instead of a statistical estimate.
         is_prior: whether it is a baseline whose scores say, without the update, how likely the answers are, so that its
             log odds can be added to those of an attack.

@@ -52,10 +52,8 @@ def clopper_pearson_epsilon(
     (A,)`` of the ``negatives (A,)``, those with coin -1.
 
     References:
-        M. Jagielski, J. Ullman and A. Oprea, "Auditing Differentially Private Machine Learning: How Private is Private
-        SGD?", NeurIPS 2020, arXiv:2006.07709.
-        M. Nasr, S. Song, A. Thakurta, N. Papernot and N. Carlini, "Adversary Instantiation: Lower Bounds for
-        Differentially Private Machine Learning", S&P 2021, arXiv:2101.04535.
+        [Jagielski20].
+        [Nasr21].
     """
     hits = np.asarray(hits, dtype=float)
     positives = np.asarray(positives, dtype=float)
@@ -78,8 +76,7 @@ def one_run_epsilon(correct: int, guesses: int, canaries: int, *, delta: float, 
     the mechanism or of the scores; canaries may share an aggregate, and the attacker may abstain on some.
 
     References:
-        T. Steinke, M. Nasr and M. Jagielski, "Privacy Auditing with One (1) Training Run", NeurIPS 2023,
-        arXiv:2305.08846, theorem 5.2.
+        [Steinke23], theorem 5.2.
     """
 
     def excess(epsilon: float) -> float:
@@ -98,8 +95,7 @@ def one_run_fdp_epsilon(
     of the scores.
 
     References:
-        S. Mahloujifar, L. Melis and K. Chaudhuri, "Auditing f-Differential Privacy in One Run", ICML 2025,
-        arXiv:2410.22235, algorithm 3.
+        [Mahloujifar25], algorithm 3.
     """
     correct_guesses = np.atleast_1d(np.asarray(correct))
     all_guesses = np.atleast_1d(np.asarray(guesses))
@@ -145,9 +141,8 @@ def gaussian_bound(
     exactly independent N(0, 1) if the assumption holds.
 
     References:
-        J. Dong, A. Roth and W. J. Su, "Gaussian Differential Privacy", JRSS B, 2022, arXiv:1905.02383.
-        M. Nasr and others, "Tight Auditing of Differentially Private Machine Learning", USENIX Security 2023,
-        arXiv:2302.07956.
+        [Dong22].
+        M. Nasr and others, [Nasr23].
     """
     weights = np.sqrt(sends)
     precision = math.sqrt(float(np.square(weights).sum()))

@@ -36,9 +36,7 @@ class PrivacyLedger:
         delta: delta of every epsilon.
 
     References:
-        Balle, Barthe and Gaboardi, "Privacy Amplification by Subsampling: Tight Analyses via Couplings and
-        Divergences", NeurIPS 2018, arXiv:1807.01647. Dong, Roth and Su, "Gaussian Differential Privacy", JRSS B, 2022,
-        corollary 3.3 (composition).
+        [Balle18b]. [Dong22], corollary 3.3 (composition).
     """
 
     clients: Tensor

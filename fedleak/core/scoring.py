@@ -17,8 +17,7 @@ def auc_per_victim(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         mask: ``(V, R)`` True for real items.
 
     References:
-        Hanley and McNeil, "The meaning and use of the area under a receiver operating characteristic (ROC) curve",
-        Radiology, 1982.
+        [Hanley82].
     """
     # The masked-out are sorted above all others, where they change no rank.
     values = scores.double().masked_fill(~mask, torch.inf)
@@ -134,8 +133,7 @@ def clopper_pearson(successes: int, n: int, *, level: float = 0.95) -> tuple[flo
     """Exact interval of a proportion of `n` independent trials, with coverage `level`: 0.982 to 1 for 200 of 200.
 
     References:
-        C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits illustrated in the case of the
-        binomial", Biometrika, 1934.
+        [Clopper34].
     """
     interval = binomtest(successes, n).proportion_ci(confidence_level=level, method="exact")
     return float(interval.low), float(interval.high)
@@ -216,7 +214,7 @@ def r_precision(scores: Tensor, positive: Tensor, mask: Tensor) -> Tensor:
     Of ``scores (V, R)``, ``positive (V, R)`` bool and ``mask (V, R)``, True for real items.
 
     References:
-        Manning, Raghavan and Schuetze, "Introduction to Information Retrieval", 2008, section 8.4.
+        [Manning08], section 8.4.
     """
     values = scores.double().masked_fill(~mask, -torch.inf)
     positives = positive.sum(1, keepdim=True)

@@ -43,8 +43,7 @@ class Canaries(Defense):
             because a direction, which the recording holds, would name the client to whoever can draw it too.
 
     References:
-        G. Andrew, P. Kairouz, S. Oh, A. Oprea, H. B. McMahan and V. Suriyakumar, "One-shot Empirical Privacy Estimation
-        for Federated Learning", ICLR 2024, arXiv:2302.03098, for random directions as canary clients.
+        [Andrew24], for random directions as canary clients.
     """
 
     def __init__(

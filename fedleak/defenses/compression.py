@@ -21,7 +21,7 @@ class Clip(Defense):
         norm: largest L2 norm of what is sent.
 
     References:
-        McMahan, Ramage, Talwar and Zhang, "Learning Differentially Private Recurrent Language Models", ICLR 2018.
+        [McMahan18].
     """
 
     def __init__(self, *, norm: PositiveFloat) -> None:
@@ -44,7 +44,7 @@ class TopK(Defense):
         share: part of the numbers of the whole update that is sent; of a table, the client's own rows count.
 
     References:
-        Aji and Heafield, "Sparse Communication for Distributed Gradient Descent", EMNLP 2017.
+        [Aji17].
     """
 
     def __init__(self, *, share: OpenUnitInterval) -> None:
@@ -75,8 +75,7 @@ class Sign(Defense):
     """Signs of the update's numbers, times their mean magnitude, which keeps the size of the update.
 
     References:
-        Bernstein, Wang, Azizzadenesheli and Anandkumar, "signSGD: Compressed Optimisation for Non-Convex Problems",
-        ICML 2018; Karimireddy, Rebjock, Stich and Jaggi, "Error Feedback Fixes SignSGD", ICML 2019 (the scale).
+        [Bernstein18]; [Karimireddy19] (the scale).
     """
 
     def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:

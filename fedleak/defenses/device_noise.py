@@ -24,8 +24,7 @@ class DeviceNoise(Defense):
             for all.
 
     References:
-        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in
-        Federated Learning", 2018, arXiv:1805.05838, section 7.1, equation 7.
+        [Orekondy18], section 7.1, equation 7.
     """
 
     def __init__(self, *, variance: float, clients: Collection[int] | Literal["anonymous"] | None = None) -> None:

@@ -19,9 +19,7 @@ class KeptBack(Defense):
         parameters: glob patterns of the names.
 
     References:
-        Arivazhagan, Aggarwal, Singh and Choudhary, "Federated Learning with Personalization Layers", 2019,
-        arXiv:1912.00818; Sun, Li, Li and Ding, "Improving LoRA in Privacy-preserving Federated Learning", ICLR 2024,
-        arXiv:2403.12313 (a frozen A).
+        [Arivazhagan19]; [Sun24] (a frozen A).
     """
 
     def __init__(self, *, parameters: list[str]) -> None:

@@ -49,9 +49,7 @@ class LocalDP(Defense):
         parameters: glob patterns of the parameters that are clipped together and noised; all by default.
 
     References:
-        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section VII.A. The mechanism is that of
-        Dwork and Roth, "The Algorithmic Foundations of Differential Privacy", 2014, and Balle and Wang, "Improving the
-        Gaussian Mechanism for Differential Privacy", ICML 2018.
+        [Pham25], section VII.A. The mechanism is that of [Dwork14], and [Balle18a].
     """
 
     def __init__(

@@ -64,8 +64,7 @@ class Check(abc.ABC):
         name: the name in the results.
 
     References:
-        Pham, Kulkarni and Houmansadr, "RAIFLE: Reconstruction Attacks on Interaction-based Federated Learning with
-        Adversarial Data Manipulation", NDSS 2025, arXiv:2310.19163, section VII.D.2.
+        [Pham25], section VII.D.2.
 
     Example:
         >>> import torch

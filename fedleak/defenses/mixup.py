@@ -21,8 +21,7 @@ class Mixup(Defense):
         alpha: parameter of the distribution of a, >= 0; 0 for no mixing (published: 1 for CIFAR-10).
 
     References:
-        Zhang, Cisse, Dauphin and Lopez-Paz, "mixup: Beyond Empirical Risk Minimization", ICLR 2018, arXiv:1710.09412,
-        as it is known: the publication could not be read here.
+        [Zhang18], as it is known: the publication could not be read here.
     """
 
     def __init__(self, *, alpha: float) -> None:

@@ -22,8 +22,7 @@ class ProbeCheck:
         least_likeness: median cosine of the rows with those of the previous table, below which it is another model.
 
     References:
-        This project; the probes are those of London, "PAC Identifiability in Federated Personalization", 2020,
-        Protocol 2.
+        This project; the probes are those of [London20], Protocol 2.
     """
 
     least_singular: UnitInterval = 1e-3

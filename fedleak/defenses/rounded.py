@@ -24,8 +24,7 @@ class Rounded(Defense):
         bits: of each number, its sign included, at least 2.
 
     References:
-        Alistarh, Grubic, Li, Tomioka and Vojnovic, "QSGD: Communication-Efficient SGD via Gradient Quantization and
-        Encoding", NeurIPS 2017, arXiv:1610.02132, section 3.1, with the largest number in place of the norm.
+        [Alistarh17], section 3.1, with the largest number in place of the norm.
     """
 
     def __init__(self, *, bits: PositiveInt) -> None:

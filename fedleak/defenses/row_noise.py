@@ -24,7 +24,7 @@ class RowNoise(Defense):
         parameter: the row parameter.
 
     References:
-        London, "PAC Identifiability in Federated Personalization", 2020, Equation 3.
+        [London20], Equation 3.
     """
 
     def __init__(self, *, scale: float, parameter: str = ITEM_EMBEDDING) -> None:

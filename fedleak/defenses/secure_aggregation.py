@@ -81,7 +81,7 @@ class SecureAggregation(_Aggregate, Defense):
             they make it public.
 
     References:
-        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section VII.B.
+        [Pham25], section VII.B.
     """
 
     summed = 1
@@ -121,7 +121,7 @@ class SecureSum(_Aggregate, Defense):
             they make it public.
 
     References:
-        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section VII.B.
+        [Pham25], section VII.B.
     """
 
     joint = True
@@ -190,8 +190,7 @@ class PerElementSum(SecureSum):
     [[4.0, 0.0, 0.0]]
 
     References:
-        Suimon, Koizumi, Takemasa and Hasegawa, "Per-element Secure Aggregation against Data Reconstruction Attacks in
-        Federated Learning", 2025, arXiv:2508.04285: the rule, and a protocol for it.
+        [Suimon25]: the rule, and a protocol for it.
     """
 
     def __init__(

@@ -29,8 +29,7 @@ class Soteria(Defense):
         share: share of the features that are left out, from 0 to 1 (published: 0.01 to 0.8, by attack).
 
     References:
-        Sun, Li, Wang, Yang, Li and Chen, "Soteria: Provable Defense against Privacy Leakage in Federated Learning from
-        Representation Perspective", CVPR 2021, arXiv:2012.06043; its code and several copies of it could be read.
+        [Sun21]; its code and several copies of it could be read.
     """
 
     def __init__(self, *, share: float) -> None:

@@ -23,8 +23,7 @@ class UpdateL1(Defense):
         parameters: public parameters whose change is penalised; their penalties add up.
 
     References:
-        Yuan, Yang, Nguyen, Cui, He and Yin, "Interaction-level membership inference attack against federated
-        recommender systems", WWW 2023; RAIFLE, section VI.A and table VI.
+        [Yuan23]; RAIFLE, section VI.A and table VI.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ def crossed_ratio(
         Ratio, lower and upper end; NaN if the mean of `denominator` is zero or no pair has two values.
 
     References:
-        A. B. Owen, "The pigeonhole bootstrap", Annals of Applied Statistics, 2007.
+        [Owen07].
     """
     in_both = numerator.isfinite() & denominator.isfinite()
     numerator = numerator.double().where(in_both, 0.0)

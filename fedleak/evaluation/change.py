@@ -73,8 +73,7 @@ class Change:
         """Ends of the 95% interval of the difference, each for a number of tests.
 
         References:
-            G. Y. Zou and A. Donner, "Construction of confidence limits about effect measures: a general approach",
-            Statistics in Medicine, 2008: the interval of a difference of independent means from theirs.
+            [Zou08]: the interval of a difference of independent means from theirs.
         """
         if self.gaps is not None:
             return self.parts[0].ends(low_tests, high_tests)

@@ -53,8 +53,7 @@ def update_bits(view: View) -> Tensor:
     is that of one update with the noise of all, as if the others' updates were known.
 
     References:
-        Cover and Thomas, "Elements of Information Theory", 2nd edition, 2006, sections 2.8, 7.12 and 9.4; Cuff and Yu,
-        "Differential Privacy as a Mutual Information Constraint", CCS 2016, arXiv:1608.03677.
+        [Cover06], sections 2.8, 7.12 and 9.4; [Cuff16].
     """
     if _uncounted(view):
         return torch.full((view.victims,), torch.inf, dtype=torch.float64)

@@ -65,10 +65,8 @@ class ConfidenceSequence:
         rounds: see `EXPECTED_ROUNDS`.
 
     References:
-        Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS B, 2024, section 4
-            (capital process).
-        Howard, Ramdas, McAuliffe and Sekhon, "Time-uniform, nonparametric, nonasymptotic confidence sequences", Annals
-            of Statistics, 2021 (confidence sequences, and mixtures).
+        [WaudbySmith24], section 4 (capital process).
+        [Howard21] (confidence sequences, and mixtures).
 
     Example:
         >>> sequence = ConfidenceSequence(0, 1)

@@ -174,8 +174,7 @@ def _utilities(evaluation: Evaluation) -> Iterator[dict[str, Any]]:
     For metrics that are better when lower, the ratio is inverted.
 
     References:
-        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in
-        Federated Learning", 2018, arXiv:1805.05838, section 7.2.
+        [Orekondy18], section 7.2.
     """
     scores = evaluation.scores
     if MITIGATION not in scores:

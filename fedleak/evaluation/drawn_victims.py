@@ -30,7 +30,7 @@ def drawn_victims(
     them varies less than with a simple random sample.
 
     References:
-        Cochran, "Sampling Techniques", 3rd edition, 1977, section 5.6.
+        [Cochran77], section 5.6.
     """
     numbers = [number for number in recording.rounds if rounds is None or number in rounds]
     senders: set[int] = set()

@@ -48,7 +48,7 @@ def genie_auc(
         ViewError: the clients' algorithm cannot be simulated.
 
     References:
-        Neyman and Pearson, "On the Problem of the Most Efficient Tests of Statistical Hypotheses", 1933.
+        [Neyman33].
     """
     mask = view.served_mask
     positive = (labels[:, : mask.shape[1]] > 0.5) & mask

@@ -22,10 +22,10 @@ accuracy to ``Phi(mu / 2)``.
 entropy.
 
 References:
-    Cover and Thomas, "Elements of Information Theory", 2nd edition, 2006, sections 2.10, 9.4 and 12.1.
-    Stanley, "Enumerative Combinatorics" I, 2nd edition, 2011, proposition 1.7.1 (inversions and G).
-    Dong, Roth and Su, "Gaussian Differential Privacy", JRSS B, 2022, arXiv:1905.02383 (trade-off functions).
-    Shannon, "Communication in the Presence of Noise", Proceedings of the IRE, 1949 (capacity).
+    [Cover06], sections 2.10, 9.4 and 12.1.
+    [Stanley11], proposition 1.7.1 (inversions and G).
+    [Dong22] (trade-off functions).
+    [Shannon49] (capacity).
 """
 
 import math

@@ -103,7 +103,7 @@ def luck(difference: MeanOverClients, sign: int = 1) -> float:
         sign: 1 if more is more leakage, -1 if less is.
 
     References:
-        R. A. Fisher, "The Design of Experiments", 1935, section 21.
+        [Fisher35], section 21.
     """
     if len(difference.influences):
         return _of_t_test(sign * difference.mean, difference.influences)

@@ -43,8 +43,7 @@ class MeanOverClients:
         influences: ``(U,)`` influences of the units, whose mean may differ from `mean`; empty for none.
 
     References:
-        G. Y. Zou and A. Donner, "Construction of confidence limits about effect measures: a general approach",
-        Statistics in Medicine, 2008, for the sum of two independent parts.
+        [Zou08], for the sum of two independent parts.
     """
 
     mean: float
@@ -106,7 +105,7 @@ class MeanOverClients:
             high_tests: see `ends`.
 
         References:
-            W. G. Cochran, "Sampling Techniques", 3rd edition, 1977, section 2.6, for t.
+            [Cochran77], section 2.6, for t.
         """
         if not_drawn <= 0:
             return self.mean, self.mean

@@ -69,8 +69,7 @@ def spectral_noise(view: RoundView) -> NoiseShare | None:
     A few examples change a layer in a few directions; noise changes it in all.
 
     References:
-        M. Gavish and D. L. Donoho, "The optimal hard threshold for singular values is 4/sqrt(3)", IEEE Transactions on
-        Information Theory, 2014, section III-E.
+        [Gavish14], section III-E.
     """
     noise, sent, total = [], [], []
     for name, delta in view.deltas.items():
@@ -102,7 +101,7 @@ def proven_noise(view: RoundView) -> NoiseShare | None:
     explained.
 
     References:
-        V. A. Marchenko and L. A. Pastur, "Distribution of eigenvalues for some sets of random matrices", 1967.
+        [Marchenko67].
     """
     large = {}
     for name, delta in view.deltas.items():

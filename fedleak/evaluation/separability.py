@@ -65,8 +65,7 @@ def embeddings(
         By title, ``(N, 2)`` places of the honest updates and ``(N, 2)`` of the manipulated ones.
 
     References:
-        Pham, Kulkarni and Houmansadr, "RAIFLE: Reconstruction Attacks on Interaction-based Federated Learning with
-        Adversarial Data Manipulation", NDSS 2025, arXiv:2310.19163, figure 7.
+        [Pham25], figure 7.
     """
     both = torch.cat([honest, manipulated]).double().numpy()
     maps = {}

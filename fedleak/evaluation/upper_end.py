@@ -53,8 +53,7 @@ def upper_end(values: Values, most: float, tail: float, *, sizes: Values | None 
         times: how many times each value counts.
 
     References:
-        N. Gaffke, "Three test statistics for a nonparametric one-sided hypothesis on the mean of a nonnegative
-        variable", Mathematical Methods of Statistics, 2005.
+        [Gaffke05].
 
         E. Learned-Miller and P. S. Thomas, "A new confidence interval for the mean of a bounded random variable",
         2019, arXiv:1905.06208.
@@ -97,8 +96,7 @@ def upper_end_of_others(values: Values, most: float, tail: float, others: int, *
         sizes: see `upper_end`.
 
     References:
-        G. Meeden and S. Vardeman, "A noninformative Bayesian approach to interval estimation in finite population
-        sampling", Journal of the American Statistical Association, 1991, for the urn without the added client.
+        [Meeden91], for the urn without the added client.
     """
     values = np.minimum(values, most)  # beyond it by rounding alone
     sizes = np.ones_like(values) if sizes is None else sizes / sizes.mean()
@@ -148,8 +146,7 @@ def _probability_positive(gaps: Values, counts: Values) -> float:
     the logarithm of y the integrand decays at both ends, so that a sum over equal steps converges fast.
 
     References:
-        R. Lugannani and S. Rice, "Saddle point approximation for the distribution of the sum of independent random
-        variables", Advances in Applied Probability, 1980, (2.1) to (2.3).
+        [Lugannani80], (2.1) to (2.3).
     """
     if gaps.max() <= 0:
         return 0.0

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fedleak.core.bibliography import whole_reference
 from fedleak.core.taxonomy import NONE_FITS, TAXONOMY, Taxonomy
 from fedleak.evaluation.attack_descriptions import AttackDescription, descriptions
 from fedleak.evaluation.labels import combined_label, prior_label
@@ -55,7 +56,7 @@ def rule_of(
     if description is not None and description.needs:
         help_texts.append(f"Needs: {'; '.join(description.needs)}.")
     if description is not None and description.references:
-        help_texts.append(f"Papers: {'; '.join(description.references)}.")
+        help_texts.append(f"Papers: {'; '.join(map(whole_reference, description.references))}.")
     help_texts.append("A result of the level error says that a limit of yours is exceeded, see docs/audit/gate.md.")
     rule: dict[str, Any] = {
         "id": name,

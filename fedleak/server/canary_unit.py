@@ -34,8 +34,7 @@ class CanaryUnit(ModelManipulation):
         ridge: c, as a share of the mean variance of an input.
 
     References:
-        Pasquini, Francati and Ateniese, "Eluding Secure Aggregation in Federated Learning via Model Inconsistency",
-        ACM CCS 2022, arXiv:2111.07380, section 5.
+        [Pasquini22], section 5.
     """
 
     name = "canary-unit"
@@ -44,7 +43,7 @@ class CanaryUnit(ModelManipulation):
         Notice("client", "a model that no other client has, if only some get it and compare", (Commitment,)),
         Notice("auditor", "a step of the global model that the clients' updates do not explain"),
     )
-    references = ("Eluding Secure Aggregation, section 5",)
+    references = ("Pasquini22, section 5",)
 
     target: NonNegativeInt = 0
     unit: NonNegativeInt = 0

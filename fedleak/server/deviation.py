@@ -40,8 +40,8 @@ class Deviation:
             ``selects``.
         does: what the server does; completes "The server ...".
         noticed: who would notice it, and how; empty if nobody would.
-        references: the publications that define it, e.g. ``("RAIFLE, section III.C.1",)``; empty for this project's
-            own.
+        references: the publications that define it, by their keys in `fedleak.core.bibliography`, e.g.
+            ``("Pham25, section III.C.1",)``; empty for this project's own.
 
     Example:
         >>> from dataclasses import dataclass

@@ -26,15 +26,14 @@ class FastGradientSign(ImageManipulation):
             normalised pixels, about 0.0225 of pixels in [0, 1], between -2.65 and 2.65.
 
     References:
-        I. J. Goodfellow, J. Shlens and C. Szegedy, "Explaining and Harnessing Adversarial Examples", ICLR 2015,
-        arXiv:1412.6572.
-        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section V.C.4.
+        [Goodfellow15].
+        [Pham25], section V.C.4.
     """
 
     name = "fgsm"
     does = "changes every pixel of the images by one gradient sign step"
     noticed = (Notice("client", "images that are unlike their originals, where it has them (SSIM, PSNR)"),)
-    references = ("Goodfellow, Shlens and Szegedy, ICLR 2015", "RAIFLE, section V.C.4")
+    references = ("Goodfellow15", "Pham25, section V.C.4")
 
     epsilon: OpenUnitInterval = 0.1
     variant: Literal["corrected", "as-published-code"] = "corrected"

@@ -18,8 +18,7 @@ class FeatureManipulation(Deviation, abc.ABC):
     """Base class of manipulations of features: how the server chooses the features that clients train on.
 
     References:
-        Pham, Kulkarni and Houmansadr, "RAIFLE: Reconstruction Attacks on Interaction-based Federated Learning with
-        Adversarial Data Manipulation", NDSS 2025, arXiv:2310.19163, section III.C.
+        [Pham25], section III.C.
     """
 
     part = "shows"

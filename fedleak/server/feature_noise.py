@@ -4,7 +4,7 @@ Adam changes the pixels until the features are close to rectified noise. The sim
 change of each pixel are future work in the paper (appendix B).
 
 References:
-    Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, sections III.C.3 and IV.C and appendix B.
+    [Pham25], sections III.C.3 and IV.C and appendix B.
 """
 
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ class FeatureNoise(ImageManipulation):
         Notice("client", "images that are unlike their originals, where it has them (SSIM, PSNR)"),
         Notice("auditor", "noise in the features of the images sent, in place of those of the originals"),
     )
-    references = ("RAIFLE, sections III.C.3 and IV.C",)
+    references = ("Pham25, sections III.C.3 and IV.C",)
 
     scale: PositiveFloat = 4.0
     search: PixelSearch = PixelSearch()

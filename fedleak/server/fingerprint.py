@@ -21,13 +21,13 @@ class Fingerprint(FeatureManipulation):
         value: the value of a document's own features.
 
     References:
-        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section III.C.1.
+        [Pham25], section III.C.1.
     """
 
     name = "fingerprint"
     does = "gives each document of a client a feature of its own, and zero in all others"
     noticed = (Notice("client", "columns that are constant over a list", (ConstantColumns,)),)
-    references = ("RAIFLE, section III.C.1",)
+    references = ("Pham25, section III.C.1",)
 
     value: float = 1.0
 

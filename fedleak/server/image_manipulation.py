@@ -17,7 +17,7 @@ class ImageManipulation(Deviation, abc.ABC):
     """Base class of manipulations of images whose features the clients extract.
 
     References:
-        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section III.C.3.
+        [Pham25], section III.C.3.
     """
 
     part = "shows"
@@ -59,8 +59,7 @@ def ssim(images: Tensor, originals: Tensor) -> Tensor:
     """``(N,)`` structural similarity of images ``(N, 3, h, w)`` in [0, 1] to their originals, 1 for equal images.
 
     References:
-        Z. Wang, A. Bovik, H. Sheikh and E. Simoncelli, "Image Quality Assessment: From Error Visibility to Structural
-        Similarity", IEEE Transactions on Image Processing, 2004.
+        [Wang04].
     """
     similarity = structural_similarity_index_measure(images, originals, reduction="none", data_range=1.0)
     assert isinstance(similarity, Tensor)

@@ -36,8 +36,7 @@ class Imprint(ModelManipulation):
             as in the code, or of the ``examples`` themselves.
 
     References:
-        Fowl, Geiping, Czaja, Goldblum and Goldstein, "Robbing the Fed: Directly Obtaining Private Data in Federated
-        Learning with Modified Models", ICLR 2022, arXiv:2110.13057.
+        [Fowl22].
     """
 
     name = "imprint"
@@ -49,7 +48,7 @@ class Imprint(ModelManipulation):
             (ProportionalRows, NestedUnits, WeightLaw),
         ),
     )
-    references = ("Robbing the Fed, section 3",)
+    references = ("Fowl22, section 3",)
 
     statistic: Literal["brightness", "random"] = "brightness"
     quantiles: Literal["normal", "laplace", "examples"] = "examples"

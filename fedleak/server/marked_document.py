@@ -27,13 +27,13 @@ class MarkedDocument(FeatureManipulation):
         ViewError: no document is known.
 
     References:
-        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section VII.C.
+        [Pham25], section VII.C.
     """
 
     name = "mark"
     does = "marks one document by a large value of a feature that is zero for all others"
     noticed = (Notice("client", "a column that is constant over lists without the document", (ConstantColumns,)),)
-    references = ("RAIFLE, section VII.C",)
+    references = ("Pham25, section VII.C",)
 
     value: float = 10.0
     document: Tensor | None = None

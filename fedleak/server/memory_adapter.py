@@ -77,8 +77,7 @@ class MemoryAdapter(ModelManipulation):
         margin: distance of the other places from the threshold, in standard deviations of a unit's input.
 
     References:
-        Shi, Zhang, Jin, Xiao, Vorobeychik, Yeoh, Zhang, Hou and Lou, "From Efficiency to Leakage: Privacy Backdoor in
-        Federated Language Model Fine-Tuning", 2026, arXiv:2606.20553.
+        [Shi26].
     """
 
     name = "memory-adapter"
@@ -90,7 +89,7 @@ class MemoryAdapter(ModelManipulation):
             (WeightLaw, ServerStep, AllowList),
         ),
     )
-    references = ("From Efficiency to Leakage (NeuroImprint), abstract",)
+    references = ("Shi26, abstract",)
 
     records: AtLeastTwo
     gain: PositiveFloat = 50.0

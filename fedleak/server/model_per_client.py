@@ -17,7 +17,7 @@ class ModelPerClient(Deviation):
     models.
 
     References:
-        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, sections V.B and V.C.
+        [Pham25], sections V.B and V.C.
     """
 
     name = "model-per-client"
@@ -27,7 +27,7 @@ class ModelPerClient(Deviation):
         Notice("client", "a model that no other client has, if two of them compare what they received"),
         Notice("auditor", "models by client in the recording, and a global model that does not change"),
     )
-    references = ("RAIFLE, sections V.B and V.C",)
+    references = ("Pham25, sections V.B and V.C",)
 
 
 def stack_models(drawn: Sequence[Mapping[str, Tensor]], like: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -21,7 +21,7 @@ class NoiseInjection(FeatureManipulation):
         share_of_real: weight of the real value in a replaced feature: 0 replaces it, 0.9 mixes in a tenth of noise.
 
     References:
-        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section III.C.2.
+        [Pham25], section III.C.2.
     """
 
     name = "noise"
@@ -33,7 +33,7 @@ class NoiseInjection(FeatureManipulation):
             (ValueRange, Distribution, Entropy),
         ),
     )
-    references = ("RAIFLE, section III.C.2",)
+    references = ("Pham25, section III.C.2",)
 
     scale: PositiveFloat = 0.1
     share_of_features: float = 1.0

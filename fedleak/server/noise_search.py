@@ -98,8 +98,7 @@ def evolve_scale(
         ValueError: the range is empty.
 
     References:
-        N. Hansen and A. Ostermeier, "Completely Derandomized Self-Adaptation in Evolution Strategies", Evolutionary
-        Computation, 2001; implemented by `cmaes`.
+        [Hansen01]; implemented by `cmaes`.
     """
     if not 0 < lowest < highest:
         raise ValueError(f"expected 0 < lowest < highest, got {lowest} and {highest}")

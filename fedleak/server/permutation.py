@@ -23,7 +23,7 @@ class Permutation(FeatureManipulation):
             constant in a list become variable.
 
     References:
-        This project; compare Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section VII.D.
+        This project; compare [Pham25], section VII.D.
     """
 
     name = "permutation"

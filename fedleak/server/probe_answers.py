@@ -4,7 +4,7 @@ An answer is one local update (R = 1, or one epoch E = 1) on the item vectors th
 Equation 3. The server keeps the sum and the number of the messages about each item.
 
 References:
-    B. London, "PAC Identifiability in Federated Personalization", 2020, Protocols 1 to 3 and Equations 1 to 3.
+    [London20], Protocols 1 to 3 and Equations 1 to 3.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Probing: after honest rounds the server calls the same clients repeatedly with item vectors of its choice.
 
 References:
-    B. London, "PAC Identifiability in Federated Personalization", 2020, Protocol 2 and Theorems 1 to 3.
+    [London20], Protocol 2 and Theorems 1 to 3.
 """
 
 import dataclasses
@@ -51,7 +51,7 @@ class Probing(Deviation):
         Notice("client", "an item table with zeros, of low rank, shrunk, or unlike the last one", (RefuseProbes,)),
         Notice("auditor", "rounds in which the global model does not change"),
     )
-    references = ("London 2020, Protocol 2",)
+    references = ("London20, Protocol 2",)
 
     after: PositiveInt = 200
     probe: Literal["zeros", "low-rank", "small", "shuffled"] = "zeros"

@@ -5,7 +5,7 @@ may be wrong. For a client that likes more than half of its items, ``1 - 2p`` is
 absolute value if the server knows the client's leaning. All bounds are float64.
 
 References:
-    London, "PAC Identifiability in Federated Personalization", 2020.
+    [London20].
 """
 
 import math

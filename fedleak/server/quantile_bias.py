@@ -29,8 +29,7 @@ class QuantileBias(ModelManipulation):
         records: B, the number of records in the update or in the sum.
 
     References:
-        Nowak, Bott, Khachaturov, Puppe, Krenzer and Hekalo, "QBI: Quantile-Based Bias Initialization for Efficient
-        Private Data Reconstruction in Federated Learning", 2024, arXiv:2406.18745.
+        [Nowak24].
     """
 
     name = "quantile-bias"
@@ -42,7 +41,7 @@ class QuantileBias(ModelManipulation):
             (WeightLaw, ServerStep, DeadUnits),
         ),
     )
-    references = ("QBI, section 4",)
+    references = ("Nowak24, section 4",)
 
     records: AtLeastTwo
 

@@ -27,7 +27,7 @@ class RepeatedSelection(Deviation):
         Notice("client", "it is asked to train in every round"),
         Notice("auditor", "the same clients in round after round of the server's log"),
     )
-    references = ("London 2020, Protocol 2",)
+    references = ("London20, Protocol 2",)
 
     after: PositiveInt = 200
     clients: PositiveInt = 200

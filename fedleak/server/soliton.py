@@ -37,7 +37,7 @@ class Soliton(ModelManipulation):
         failure: delta of that law, its bound of the probability of failure.
 
     References:
-        "Gradient Inversion via LT Codes", 2026. Luby, "LT Codes", FOCS 2002, for the law.
+        [LTCodes26]. [Luby02], for the law.
     """
 
     name = "soliton"
@@ -49,7 +49,7 @@ class Soliton(ModelManipulation):
             (WeightLaw, DeadUnits, LoneUnits),
         ),
     )
-    references = ("Gradient Inversion via LT Codes",)
+    references = ("LTCodes26",)
 
     records: AtLeastTwo
     inputs: Literal["uniform", "normal", "examples"] = "examples"

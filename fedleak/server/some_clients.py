@@ -20,7 +20,7 @@ class SomeClients(FeatureManipulation):
         clients: number of manipulated clients in each cohort.
 
     References:
-        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section VIII.A.
+        [Pham25], section VIII.A.
     """
 
     name = "some-clients"
@@ -30,7 +30,7 @@ class SomeClients(FeatureManipulation):
             "client", "a manipulated client, by the checks of the inner manipulation; its peers are honest references"
         ),
     )
-    references = ("RAIFLE, section VIII.A",)
+    references = ("Pham25, section VIII.A",)
 
     inner: FeatureManipulation
     _: KW_ONLY

@@ -41,8 +41,7 @@ class SparseImprint(ModelManipulation):
         quantiles: see `Imprint`.
 
     References:
-        Zhao, Sharma, Elkordy, Ezzeldin, Avestimehr and Bagchi, "LOKI: Large-scale Data Reconstruction Attack against
-        Federated Learning through Model Manipulation", IEEE S&P 2024, arXiv:2303.12233.
+        [Zhao24].
     """
 
     name = "sparse-imprint"
@@ -56,7 +55,7 @@ class SparseImprint(ModelManipulation):
         Notice("client", "a model that no other client has, if two of them compare what they received", (Commitment,)),
         Notice("auditor", "models by client in the recording"),
     )
-    references = ("LOKI, section IV",)
+    references = ("Zhao24, section IV",)
 
     units: PositiveInt | None = None
     participants: PositiveInt | None = None

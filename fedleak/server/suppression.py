@@ -29,8 +29,7 @@ class Suppression(ModelManipulation):
         participants: clients in each sum, consecutive ones of a cohort as in `SecureSum`; the first is the target.
 
     References:
-        Pasquini, Francati and Ateniese, "Eluding Secure Aggregation in Federated Learning via Model Inconsistency",
-        ACM CCS 2022, arXiv:2111.07380, section 4.
+        [Pasquini22], section 4.
     """
 
     name = "suppression"
@@ -44,7 +43,7 @@ class Suppression(ModelManipulation):
         ),
         Notice("auditor", "models by client in the recording"),
     )
-    references = ("Eluding Secure Aggregation, section 4",)
+    references = ("Pasquini22, section 4",)
     uses_examples = False
 
     participants: AtLeastTwo

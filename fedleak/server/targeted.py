@@ -32,7 +32,7 @@ class Targeted(FeatureManipulation):
             real features everywhere, and their updates add to the targets'.
 
     References:
-        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section VII.B.
+        [Pham25], section VII.B.
     """
 
     name = "targeted"
@@ -40,7 +40,7 @@ class Targeted(FeatureManipulation):
     noticed = (
         Notice("client", "columns that are zero in all lists, for targets and silenced clients", (ConstantColumns,)),
     )
-    references = ("RAIFLE, section VII.B",)
+    references = ("Pham25, section VII.B",)
 
     inner: FeatureManipulation
     _: KW_ONLY

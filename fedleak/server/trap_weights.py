@@ -31,8 +31,7 @@ class TrapWeights(ModelManipulation):
         deviation: sigma.
 
     References:
-        Boenisch, Dziedzic, Schuster, Shamsabadi, Shumailov and Papernot, "When the Curious Abandon Honesty: Federated
-        Learning Is Not Private", IEEE EuroS&P 2023, arXiv:2112.02918.
+        [Boenisch23].
     """
 
     name = "trap-weights"
@@ -44,7 +43,7 @@ class TrapWeights(ModelManipulation):
             (WeightLaw, ServerStep, DeadUnits),
         ),
     )
-    references = ("When the Curious Abandon Honesty, algorithm 1",)
+    references = ("Boenisch23, algorithm 1",)
     uses_examples = False
 
     scale: PositiveFloat = 0.95

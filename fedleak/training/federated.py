@@ -36,8 +36,7 @@ class FederatedModule(Learner):
     """Federated training of any task; `Learner` has the options and the hooks that a subclass implements.
 
     References:
-        B. McMahan, E. Moore, D. Ramage, S. Hampson and B. Agüera y Arcas, "Communication-Efficient Learning of Deep
-        Networks from Decentralized Data", AISTATS 2017, arXiv:1602.05629 (Algorithm 1).
+        [McMahan17] (Algorithm 1).
 
     Example:
         >>> import torch

@@ -23,8 +23,7 @@ class Schedule:
         batch: number of clients in a batch.
 
     References:
-        So, Ali, Güler, Jiao and Avestimehr, "Securing Secure Aggregation: Mitigating Multi-Round Privacy Leakage in
-        Federated Learning", AAAI 2023, arXiv:2106.03328, section 5, for batched partial participation.
+        [So23], section 5, for batched partial participation.
     """
 
     kind: Literal["uniform", "fixed-groups", "batched"] = "uniform"

@@ -27,11 +27,9 @@ class ServerOptimizer:
         eps: FedAdam's adaptivity (tau).
 
     References:
-        B. McMahan, E. Moore, D. Ramage, S. Hampson and B. Agüera y Arcas, "Communication-Efficient Learning of Deep
-        Networks from Decentralized Data", AISTATS 2017, arXiv:1602.05629 (FedAvg).
-        T.-M. H. Hsu, H. Qi and M. Brown, "Measuring the Effects of Non-Identical Data Distribution for Federated Visual
-        Classification", 2019, arXiv:1909.06335 (FedAvgM).
-        S. Reddi et al., "Adaptive Federated Optimization", ICLR 2021, arXiv:2003.00295 (FedAdam).
+        [McMahan17] (FedAvg).
+        [Hsu19] (FedAvgM).
+        [Reddi21] (FedAdam).
     """
 
     name: Literal["fedavg", "fedavgm", "fedadam"] = "fedavg"

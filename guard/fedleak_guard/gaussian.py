@@ -14,8 +14,7 @@ def gaussian_epsilon(precision: float, delta: float) -> float:
         delta: probability with which the guarantee may fail.
 
     References:
-        Dong, Roth and Su, "Gaussian Differential Privacy", JRSS B, 2022, corollary 3.3; Balle and Wang, "Improving the
-        Gaussian Mechanism for Differential Privacy", ICML 2018, theorem 8.
+        [Dong22], corollary 3.3; [Balle18a], theorem 8.
     """
     if precision == 0 or not math.isfinite(precision):
         return precision

@@ -16,8 +16,7 @@ relative error of the order of 1e-9 within 6 deviations; the accountant's delta 
 hidden: that of the checks depends on the update.
 
 References:
-    Mironov, "On Significance of the Least Significant Bits for Differential Privacy", CCS 2012; Box and Muller, "A Note
-    on the Generation of Random Normal Deviates", 1958.
+    [Mironov12]; [Box58].
 """
 
 import math

@@ -6,8 +6,7 @@ of at most t is stochastically at most a binomial one with probability ``erf(t /
 message whose norm is smaller, or which has more small numbers, than these with a probability of 1e-9 has less noise.
 
 References:
-    Laurent and Massart, "Adaptive estimation of a quadratic functional by model selection", Annals of Statistics 2000,
-    lemma 1, for the tails of chi-squared variables. Those of binomial ones are Chernoff's.
+    [Laurent00], lemma 1, for the tails of chi-squared variables. Those of binomial ones are Chernoff's.
 """
 
 import math

@@ -63,7 +63,7 @@ def batched_lbfgs(
         learning_rate: first step length of every line search.
 
     References:
-        Nocedal and Wright, "Numerical Optimization", 2006, algorithms 7.4, 3.5 and 3.6.
+        [Nocedal06], algorithms 7.4, 3.5 and 3.6.
     """
     problems = torch.arange(len(start))
     point = start.clone()

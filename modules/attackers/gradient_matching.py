@@ -51,7 +51,7 @@ class InteractionMatching(LightningModule):
         ViewError: the view lacks what the loss needs.
 
     References:
-        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, Algorithm 2.
+        [Pham25], Algorithm 2.
     """
 
     best: Tensor

@@ -1,8 +1,7 @@
 """Networks for re-identification and Siamese matching.
 
 References:
-    Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in Federated
-    Learning", 2018, arXiv:1805.05838, section 4.4 and figure 13.
+    [Orekondy18], section 4.4 and figure 13.
 """
 
 from typing import Any

@@ -75,8 +75,7 @@ class ImageMatching(LightningModule):
         iterations: number of iterations that were made.
 
     References:
-        Geiping et al., "Inverting Gradients", NeurIPS 2020, arXiv:2003.14053, equation 4; Zhu, Liu and Han, "Deep
-        Leakage from Gradients", NeurIPS 2019, arXiv:1906.08935, equation 4.
+        [Geiping20], equation 4; [Zhu19], equation 4.
     """
 
     best: Tensor

@@ -1,9 +1,7 @@
 """Federated training of a small transformer decoder on texts.
 
 References:
-    Radford, Wu, Child, Luan, Amodei and Sutskever, "Language Models are Unsupervised Multitask Learners", 2019, section
-    2.3, for the network; Petrov, Dimitrov, Baader, Müller and Vechev, "DAGER: Exact Gradient Inversion for Large
-    Language Models", NeurIPS 2024, arXiv:2405.15586, for the attack on its updates.
+    [Radford19], section 2.3, for the network; [Petrov24], for the attack on its updates.
 """
 
 import torch

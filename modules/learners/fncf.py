@@ -1,8 +1,8 @@
 """Federated neural collaborative filtering.
 
 References:
-    V. Perifanis and P. S. Efraimidis, "Federated Neural Collaborative Filtering", Knowledge-Based Systems 242, 2022.
-    Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section V.A.
+    [Perifanis22].
+    [Pham25], section V.A.
 """
 
 import torch

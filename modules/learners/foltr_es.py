@@ -1,8 +1,8 @@
 """FOLtR-ES: federated online learning to rank with evolution strategies.
 
 References:
-    E. Kharitonov, "Federated Online Learning to Rank with Evolution Strategies", WSDM 2019.
-    Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section VII.E.
+    [Kharitonov19].
+    [Pham25], section VII.E.
 """
 
 import dataclasses

@@ -1,10 +1,9 @@
 """FPDGD: federated pairwise differentiable gradient descent, online learning to rank from clicks.
 
 References:
-    S. Wang, B. Liu, S. Zhuang and G. Zuccon, "Effective and Privacy-preserving Federated Online Learning to Rank",
-    ICTIR 2021.
-    Oosterhuis and de Rijke, "Differentiable Unbiased Online Learning to Rank", CIKM 2018.
-    Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section V.B.
+    [Wang21].
+    [Oosterhuis18].
+    [Pham25], section V.B.
 """
 
 import dataclasses

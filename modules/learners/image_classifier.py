@@ -1,8 +1,7 @@
 """Federated image classification with small convolutional networks.
 
 References:
-    Dai, Zhou and Fu, "Decaf: Data Distribution Decompose Attack against Federated Learning", 2024, arXiv:2405.15316,
-    section IV-A and table II.
+    [Dai24], section IV-A and table II.
 """
 
 from torch import Tensor

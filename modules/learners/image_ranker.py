@@ -1,7 +1,7 @@
 """Federated ranking of images: clients extract the features of images and vote on them.
 
 References:
-    Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section V.C.
+    [Pham25], section V.C.
 """
 
 import dataclasses

@@ -1,8 +1,7 @@
 """Federated multi-label classification of photographs (CNN-PIPA-FL and CNN-OI-FL).
 
 References:
-    Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in Federated
-    Learning", 2018, arXiv:1805.05838, section 5.
+    [Orekondy18], section 5.
 """
 
 import dataclasses

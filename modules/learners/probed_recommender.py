@@ -1,7 +1,7 @@
 """Base of recommenders whose server may probe its clients after honest rounds.
 
 References:
-    B. London, "PAC Identifiability in Federated Personalization", 2020, Protocol 2.
+    [London20], Protocol 2.
 """
 
 import math

@@ -1,8 +1,7 @@
 """Federated learning from texts: a language model (NNLM-FL) or a sentiment regressor (NNSA-FL).
 
 References:
-    Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in Federated
-    Learning", 2018, arXiv:1805.05838, section 5.
+    [Orekondy18], section 5.
 """
 
 import torch

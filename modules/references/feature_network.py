@@ -34,7 +34,7 @@ class FeatureNetwork(BuiltFromData):
         seed: seed of every draw.
 
     References:
-        L. N. Smith and N. Topin, "Super-Convergence", 2017, arXiv:1708.07120 (the schedule).
+        [Smith17] (the schedule).
     """
 
     precisions: ClassVar[tuple[str, ...]] = ("32-true",)

@@ -62,7 +62,7 @@ def conformal_thresholds(
         InputError: there are too few values for that bound.
 
     References:
-        Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005.
+        [Vovk05].
 
     Example:
         >>> import numpy as np

@@ -1,8 +1,7 @@
 """Gradients of DP-SGD: clipped for each example, summed, and noised in every step of a client.
 
 References:
-    M. Abadi, A. Chu, I. Goodfellow, H. B. McMahan, I. Mironov, K. Talwar and L. Zhang, "Deep Learning with Differential
-    Privacy", CCS 2016, arXiv:1607.00133, Algorithm 1.
+    [Abadi16], Algorithm 1.
 """
 
 import functools

@@ -4,10 +4,8 @@ Running statistics are not trained parameters, so a delta would not contain them
 project, because the papers do not say what their clients send.
 
 References:
-    S. Ioffe and C. Szegedy, "Batch Normalization: Accelerating Deep Network Training by Reducing Internal Covariate
-    Shift", ICML 2015, arXiv:1502.03167.
-    M. Andreux, J. Ogier du Terrail, C. Beguier and E. W. Tramel, "Siloed Federated Learning for Multi-Centric
-    Histopathology Datasets", 2020 (local statistics, shared scale and shift).
+    [Ioffe15].
+    [Andreux20] (local statistics, shared scale and shift).
 """
 
 import torch

@@ -1,8 +1,7 @@
 """PRECODE: a variational bottleneck between the features of a network and its last layer.
 
 References:
-    D. Scheliga, P. Mäder and M. Seeland, "PRECODE - A Generic Model Extension to Prevent Deep Gradient Leakage", WACV
-    2022, arXiv:2108.04725. Only its beginning could be read; encoder, decoder and the softplus are those of a public
+    [Scheliga22b]. Only its beginning could be read; encoder, decoder and the softplus are those of a public
     implementation.
 """
 

@@ -1,8 +1,7 @@
 """Bodies of image classifiers by name: from images to features.
 
 References:
-    Dai, Zhou and Fu, "Decaf: Data Distribution Decompose Attack against Federated Learning", 2024, arXiv:2405.15316,
-    table II.
+    [Dai24], table II.
 """
 
 import math

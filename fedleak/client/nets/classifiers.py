@@ -1,10 +1,9 @@
 """Image classifiers by name: a body that computes features, and a linear layer from features to logits.
 
 References:
-    Dai, Zhou and Fu, "Decaf: Data Distribution Decompose Attack against Federated Learning", 2024, arXiv:2405.15316,
-    table II.
-    "Gradient Inversion via LT Codes", 2026, section IV and github.com/SaeedShariati/Gradient-Inversion-via-LT-Codes:
-    the weights of ``weights: normal``.
+    [Dai24], table II.
+    [LTCodes26], section IV and github.com/SaeedShariati/Gradient-Inversion-via-LT-Codes: the weights of ``weights:
+    normal``.
 """
 
 import math

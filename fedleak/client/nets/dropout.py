@@ -1,9 +1,8 @@
 """Random layers, such as dropout, with numbers that come with the examples, without a global random state.
 
 References:
-    N. Srivastava, G. Hinton, A. Krizhevsky, I. Sutskever and R. Salakhutdinov, "Dropout: A Simple Way to Prevent Neural
-    Networks from Overfitting", JMLR 2014.
-    G. L. Steele, D. Lea and C. H. Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014 (`mixed`).
+    [Srivastava14].
+    [Steele14] (`mixed`).
 """
 
 import math

@@ -12,8 +12,7 @@ class GradientDominance(ModelCheck):
     Read: the abstract of the publication and a summary of its section on detection, not its formula in full.
 
     References:
-        Garov, Dimitrov, Jovanović and Vechev, "Hiding in Plain Sight: Disguising Data Stealing Attacks in Federated
-        Learning", ICLR 2024, arXiv:2306.03013.
+        [Garov24].
     """
 
     name = "gradient-dominance"

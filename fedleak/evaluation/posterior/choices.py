@@ -168,7 +168,7 @@ def _calibration_error(bins: Sequence[dict[str, float]]) -> float:
     """Mean distance of predicted and observed shares, weighted by answers.
 
     References:
-        Naeini, Cooper and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning", AAAI 2015.
+        [Naeini15].
     """
     # sum_b n_b |mean probability - share of true answers| / sum_b n_b
     distance = sum(of_bin[ANSWERS] * abs(of_bin[PROBABILITY] - of_bin[TRUE]) for of_bin in bins)

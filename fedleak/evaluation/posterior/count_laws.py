@@ -58,8 +58,7 @@ class DirichletLaw(CountLaw):
         alpha: ``(K,)`` concentrations a.
 
     References:
-        Mosimann, "On the compound multinomial distribution", Biometrika, 1962; Minka, "Estimating a Dirichlet
-        distribution", 2000.
+        [Mosimann62]; [Minka00].
     """
 
     alpha: Floats

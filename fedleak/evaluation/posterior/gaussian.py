@@ -66,10 +66,7 @@ def vector_posterior(
         generator: source of the groups.
 
     References:
-        Kay, "Fundamentals of Statistical Signal Processing: Estimation Theory", 1993, theorem 10.3; James and Stein,
-        "Estimation with Quadratic Loss", 1961; Ledoit and Wolf, "A well-conditioned estimator for large-dimensional
-        covariance matrices", 2004; Theis, van den Oord and Bethge, "A note on the evaluation of generative models",
-        ICLR 2016, section 3.1 (dequantisation).
+        [Kay93], theorem 10.3; [James61]; [Ledoit04]; Theis, van den [Oord16], section 3.1 (dequantisation).
     """
     fold = folds_of(people, generator)
     # A vector on a grid lies anywhere within its cell (dequantisation).

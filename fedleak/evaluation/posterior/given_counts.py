@@ -24,8 +24,7 @@ def log_probability_given_counts(
         values: number of values P.
 
     References:
-        Chen and Liu, "Statistical Applications of the Poisson-Binomial and Conditional Bernoulli Distributions",
-        Statistica Sinica, 1997, equation 2 and section 2 (the recursion of e_n).
+        [Chen97], equation 2 and section 2 (the recursion of e_n).
     """
     # log prod_yes w_i of each value.
     nats = torch.zeros(values, dtype=torch.float64).index_add_(0, value_index, odds.double() * labels)

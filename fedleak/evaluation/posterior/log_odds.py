@@ -129,9 +129,7 @@ def cross_fitted(
         generator: source of the groups, and of the rows where there are many.
 
     References:
-        Hastie and Tibshirani, "Generalized Additive Models", Statistical Science, 1986; McFadden, "Conditional logit
-        analysis of qualitative choice behavior", 1974; Liang and Zeger, "Longitudinal data analysis using generalized
-        linear models", Biometrika, 1986; James and Stein, "Estimation with Quadratic Loss", 1961.
+        [Hastie86]; [McFadden74]; [Liang86]; [James61].
     """
     fold = folds_of(people, generator, labels & labelled)
     group = None
@@ -181,7 +179,7 @@ def folds_of(people: Tensor, generator: torch.Generator, labels: Tensor | None =
     who is left out would otherwise make its own answer rarer among the others, which speaks against it.
 
     References:
-        Kohavi, "A study of cross-validation and bootstrap for accuracy estimation and model selection", IJCAI 1995.
+        [Kohavi95].
     """
     names, person = torch.unique(people, return_inverse=True)
     count = len(names)

@@ -27,8 +27,7 @@ class Matches:
         (e^epsilon + m - 1)``, for every law of the answers and every attack that looks at the client's own messages.
 
         References:
-            Kasiviswanathan and Smith, "On the Semantics of Differential Privacy", Journal of Privacy and
-            Confidentiality, 2014 (posterior odds).
+            [Kasiviswanathan14] (posterior odds).
         """
         # The m - 1 other clients' answers together, relative to the own ones: 1 / (1 + (m - 1) e^-epsilon).
         odds_against = (self.among - 1) * torch.exp(-epsilon)

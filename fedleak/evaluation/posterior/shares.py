@@ -66,9 +66,8 @@ def share_posterior(
     Arguments are those of `fedleak.evaluation.posterior.gaussian.vector_posterior`, with a grid of ``1 / N``.
 
     References:
-        Czado, Gneiting and Held, "Predictive model assessment for count data", Biometrics, 2009 (coverage of counts);
-        Silverman, "Density Estimation for Statistics and Data Analysis", 1986, section 3.4; Pauli, Racugno and Ventura,
-        "Bayesian composite marginal likelihoods", Statistica Sinica, 2011 (powers of products of marginal likelihoods).
+        [Czado09] (coverage of counts); [Silverman86], section 3.4; [Pauli11] (powers of products of marginal
+        likelihoods).
     """
     fold = folds_of(people, generator)
     totals = (1 / grid).round().long().clamp(max=MOST_EXAMPLES)

@@ -27,8 +27,7 @@ def privacy(
     """Differential privacy as declared and as measured; `releases` is what clients do before they send.
 
     References:
-        Near, Darais, Lefkovitz and Howarth, "Guidelines for Evaluating Differential Privacy Guarantees", NIST SP
-        800-226, 2025.
+        [Near25].
     """
     checks = results[(results["family"] == DECLARED_PRIVACY) & results["mean"].notna()]
     checks = checks[checks["role"].isin(ATTACKS)]

@@ -112,7 +112,7 @@ class NCFValues:
         """Derivatives of the gradients, as in `SecondDerivatives`, by Pearlmutter's R-operator.
 
         References:
-            B. A. Pearlmutter, "Fast Exact Multiplication by the Hessian", Neural Computation 6 (1), 1994.
+            [Pearlmutter94].
         """
         direction = _Network(by)
         activation_changes, logit_changes = self._forward_changes(direction)
