@@ -359,6 +359,7 @@ def test_a_table_with_another_training_and_another_attack(tmp_path: Path) -> Non
     assert {(row["attack"], row["n"]) for row in rows} == {("direction", 4), ("row-norm", 4)}
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", [name for name in names("paper", "table") if path_of(name).is_file()])
 def test_a_table_stands_next_to_the_papers_numbers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the tables whose numbers are frozen: a new one needs no entry here."""

@@ -41,6 +41,7 @@ def open_to_others(folder: Path) -> list[str]:
 
 
 @pytest.mark.integration
+@pytest.mark.parametrize("folder", [0o000], ids=["umask 0"], indirect=True)  # what it leaves right, any umask does
 def test_training_and_audit(folder: Path, without_figures: None) -> None:
     config = ["--config", "configs/train/decaf_digits.yaml", "--trainer.default_root_dir", str(folder)]
     small = ["--trainer.max_steps", "1", "--data.init_args.clients_per_round", "2", "--trainer.accelerator", "cpu"]

@@ -36,6 +36,8 @@ OF_ITS_OWN_RUN = {
 """Files that unpickle what the same run has written, in a folder that nobody else may write to."""
 FORBIDDEN_CALLS = {"torch.load", "pd.read_pickle", "pandas.read_pickle"}
 """Unless they are told that the file holds values only."""
+UNSAFE_WORDS = re.compile("|".join(sorted(FORBIDDEN_MODULES)) + r"|pickle|\.\s*load\b")
+"""Without one of these a source has none of the above."""
 
 
 def sources() -> list[Path]:
@@ -48,6 +50,8 @@ def places_in(text: str) -> list[str]:
 
 def unsafe_in(source: str) -> list[str]:
     """Imports and calls in `source` that could run a stranger's code while they read a file."""
+    if not UNSAFE_WORDS.search(source):  # a tree takes a hundred times as long as a search
+        return []
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):

@@ -51,6 +51,7 @@ def test_there_is_one_for_every_paper_and_for_the_learner() -> None:
     assert {path.stem.split("_")[0] for path in SWEEPS} == {"raifle", "deanon", "pac", "decaf", "fncf"}
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
 def test_every_value_of_a_sweep_reaches_the_training(path: Path) -> None:
     sweep = read(path)

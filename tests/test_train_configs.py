@@ -1,6 +1,7 @@
 """No training configuration may rot: each one is parsed by the command line that reads it."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lightning.pytorch.callbacks import ProgressBar
@@ -21,11 +22,17 @@ def test_training_configuration(path: Path) -> None:
     assert configuration["trainer"]["default_root_dir"] == f"runs/{path.stem}"
 
 
+BASE = ("--config", str(CONFIGS / "train" / "fncf_synthetic.yaml"))
+
+
+@pytest.fixture(scope="module")
+def plain() -> dict[str, Any]:
+    return training_of("fit", *BASE)
+
+
 @pytest.mark.parametrize("path", sorted((CONFIGS / "trainer").glob("*.yaml")), ids=lambda path: path.stem)
-def test_trainer_configuration_on_top_of_a_training(path: Path) -> None:
-    base = ("--config", str(CONFIGS / "train" / "fncf_synthetic.yaml"))
-    plain = training_of("fit", *base)
-    changed = training_of("fit", *base, "--config", str(path))
+def test_trainer_configuration_on_top_of_a_training(path: Path, plain: dict[str, Any]) -> None:
+    changed = training_of("fit", *BASE, "--config", str(path))
     assert changed != plain
     names = [callback["class_path"] for callback in changed["trainer"]["callbacks"]]
     assert "DeltaRecorder" in {name.rpartition(".")[2] for name in names}

@@ -18,7 +18,8 @@ from fedleak.evaluation.engines.submitit import Submitit
 from fedleak.modules.learners.fncf import FNCF
 from fedleak.recordings.recording import Recording
 from tests.cluster.slurm import Cluster, cluster, missing, until
-from tests.engine_toys import audited, interrupted_once, killed
+from tests.engine_toys import audited
+from tests.engine_work import interrupted_once, killed
 from tests.tables.tables import RANKING
 from tests.toys import train as trained
 

@@ -130,6 +130,7 @@ def test_scores_that_affect_each_other_are_one_number() -> None:
     assert joint.evidence(0.4) == pytest.approx(one.evidence(0.4))
 
 
+@pytest.mark.integration
 def test_honest_federations_are_rarely_stopped() -> None:
     """At most 5 % of them, whichever persons take part: 300 federations of 30 rounds."""
     stopped = 0

@@ -33,6 +33,7 @@ from fedleak.evaluation.summary import summarise
 from fedleak.reports.junit import write_gate
 from tests.frames import cell, results
 from tests.toys import train
+from tests.wording import lacking
 
 ATTACKS: list[Attack] = [Direction(), RowNorm(), Decaf()]
 LACKING = {"decaf": Reason("lacking", ("learner",))}
@@ -191,10 +192,8 @@ def test_of_many_reasons_the_gate_says_that_of_the_attack_which_lacks_least() ->
         "matched-filter": Reason("misfit", says="q, q"),
     }
     (found,) = gate(limits_of({"auc": 0.6}), attacks)(results(), Evaluation(missing=reasons))
-    assert found.message == (
-        "gate could not be checked: no attack measured auc, because row-norm could not run: the recording lacks x; nor"
-        " could 2 others"
-    )
+    reason = ("no attack measured auc", "row-norm could not run", "lacks x", "2 others")
+    assert not lacking(found.message, "gate could not be checked", *reason)
 
 
 @pytest.mark.parametrize(
@@ -336,6 +335,7 @@ def test_ten_attacks_beyond_the_limit_fail() -> None:
     assert shares(LAWS["coin"], 0.1, 40, attacks=10, audits=2, correlation=0.0) == {"failed": 1.0}
 
 
+@pytest.mark.integration
 def test_the_benchmark_judges_as_the_gate() -> None:
     check(audits=2)
 
@@ -347,6 +347,7 @@ TWO_POINTS: dict[str, tuple[float, float, float]] = {
 }
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("least", "most", "share"), TWO_POINTS.values(), ids=TWO_POINTS)
 @pytest.mark.parametrize("clients", [5, 12])
 def test_values_of_two_points_are_rarely_judged_wrongly(least: float, most: float, share: float, clients: int) -> None:

@@ -19,6 +19,7 @@ from fedleak.evaluation.scores import AttackInfo, concat, score_table
 from fedleak.evaluation.stored_run import StoredRun
 from fedleak.evaluation.summary import summarise
 from tests.frames import line_of
+from tests.wording import lacking
 
 DATA = {"name": "d", "sha256": "0"}
 LABELS = ("decaf", "last-layer-counts", "equal-counts", "linkability")
@@ -62,9 +63,16 @@ def test_two_audits_of_one_recording_need_no_number_of_clients() -> None:
     assert found.message.endswith("every client has the same value in both, n = 3)")
 
 
-@pytest.mark.parametrize(("values", "expected"), RISES.values(), ids=RISES)
-@pytest.mark.parametrize("name", ["change", "composition/change", "what share of its examples each class has/change"])
-def test_rise_of_the_leak_is_limited(name: str, values: np.ndarray, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "rise"),
+    [
+        *[("change", rise) for rise in RISES],
+        ("composition/change", "more, beyond"),
+        ("what share of its examples each class has/change", "about the limit"),
+    ],
+)
+def test_rise_of_the_leak_is_limited(name: str, rise: str) -> None:
+    values, expected = RISES[rise]
     found = verdict(audited(decaf=values), name, 0.05, audited(decaf=BEFORE))
     assert (found.verdict, found.metric, found.n) == (expected, name, CLIENTS)
     assert "composition: l1 0.600 by decaf in the reference" in found.message
@@ -98,7 +106,7 @@ def test_the_mean_of_exposed_clients_is_that_of_five_or_more(beyond: int, shown:
 def test_the_mean_of_exposed_clients_is_not_said_where_it_gives_the_value_of_the_only_other() -> None:
     values = pd.Series([0.1, *np.linspace(0.501, 0.51, 20), *np.linspace(0.51, 0.9, 19)])
     said = hidden(values, limit=0.5, tests=1, binary=False)
-    assert said == "39 of 40 clients are beyond the limit, unlike the others"
+    assert not lacking(said or "", "39 of 40 clients", "beyond the limit")
 
 
 def test_one_training_a_side_proves_no_change_of_the_system() -> None:

@@ -53,6 +53,7 @@ def test_no_attack_on_votes_exceeds_it(epsilon: int) -> None:
     assert 0.5 < float(attacked.mean()) < float(genie.mean()) + 3 * error
 
 
+@pytest.mark.integration
 def test_a_clipped_recommender() -> None:
     """The genie simulates what the clients sent, and exceeds the matched filter."""
     view, labels = leaky_view(victims=8)

@@ -44,6 +44,7 @@ def test_it_is_the_quantile_of_sums_with_uniform_weights() -> None:
     assert upper_end(values, 1.0, 0.001) == pytest.approx(np.quantile(sums, 0.999), abs=5e-3)
 
 
+@pytest.mark.integration
 def test_neighbours_of_very_many_values_are_merged_without_moving_the_end() -> None:
     values = np.random.default_rng(0).random(600)
     weights = np.random.default_rng(1).exponential(size=(40_000, 601))
@@ -61,6 +62,7 @@ LAWS = {
 }
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("law", "mean"), LAWS.values(), ids=LAWS)
 @pytest.mark.parametrize("clients", [5, 20])
 def test_it_covers_the_mean_of_laws_that_audits_have(law: object, mean: float, clients: int) -> None:

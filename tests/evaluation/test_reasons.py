@@ -40,6 +40,7 @@ SENTENCES = {
 }
 
 
+@pytest.mark.integration
 @pytest.mark.inventory
 def test_no_reason_and_no_label_is_read_back() -> None:
     reading = {path.relative_to(ROOT).as_posix(): lines for path in package_sources() if (lines := read_back_in(path))}

@@ -13,6 +13,7 @@ def updates(shift: float = 0.0, spread: float = 1.0) -> tuple[torch.Tensor, torc
     return honest, others * spread + shift
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("classifier", ["knn", "logistic", "forest"])
 def test_chance_where_there_is_one_law_and_certainty_where_two_are_far_apart(classifier: Classifier) -> None:
     assert abs(float(correctly_classified(*updates(), classifier, seed=0).mean()) - 0.5) < 0.13
@@ -31,6 +32,7 @@ def test_a_client_is_not_recognised_by_its_other_update() -> None:
     assert set(correctly_classified(honest, honest.clone(), "knn", seed=0).tolist()) == {0.5}
 
 
+@pytest.mark.integration
 def test_maps_are_of_both_and_drawn() -> None:
     maps = embeddings(*updates(shift=8.0), [10.0, 30.0], seed=0)
     assert list(maps) == ["perplexity 10", "perplexity 30"]

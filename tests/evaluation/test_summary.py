@@ -123,6 +123,7 @@ def test_what_differs_between_models_widens_the_interval() -> None:
     assert (crossed.n, crossed.seeds) == (50, 4)
 
 
+@pytest.mark.integration
 def test_the_interval_covers_the_mean_of_all_models_and_people() -> None:
     covered = 0
     for trial in range(60):
@@ -202,6 +203,7 @@ def one_ranking(trial: int) -> pd.DataFrame:
     )
 
 
+@pytest.mark.integration
 def test_users_who_share_one_ranking_are_no_independent_sample() -> None:
     covered = 0
     for trial in range(30):

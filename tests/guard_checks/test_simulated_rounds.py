@@ -26,6 +26,7 @@ def test_each_round_of_each_training_has_every_statistic() -> None:
     assert again == found
 
 
+@pytest.mark.integration
 def test_a_site_calibrates_by_simulation_and_refuses_a_manipulated_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -180,6 +180,7 @@ def test_what_is_no_function_of_the_update_is_refused(folder: Path, defense: Def
         DefendedRecording(folder, [defense])
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_verdict_is_on_the_recording_as_it_is_and_the_statement_advises(folder: Path, tmp_path: Path) -> None:
     defences = tmp_path / "defences.yaml"
     defences.write_text("sign: Sign\nclip: {1.0e-6: {class_path: Clip, init_args: {norm: $}}}\n")
@@ -204,7 +205,8 @@ def test_an_audit_has_a_row_for_each_defence_and_what_it_leaves(folder: Path) ->
         ("bits", 2): [Rounded(bits=2)],
         ("clip", None): [Clip(norm=0.001)],
     }
-    plan = AuditPlan(recording=Recording(folder), attacks=chosen_attacks())
+    attacks = [attack for attack in chosen_attacks() if attack.family in ("composition", "reconstruction")]
+    plan = AuditPlan(recording=Recording(folder), attacks=attacks)
     found = what_if(plan, defences, progress=False).results
     both = what_if(plan, defences, engine=Processes(jobs=2), progress=False).results
     pd.testing.assert_frame_equal(found.drop(columns="seconds_per_victim"), both.drop(columns="seconds_per_victim"))

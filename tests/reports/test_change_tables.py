@@ -10,6 +10,7 @@ from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, concat, score_table
 from fedleak.evaluation.stored_run import StoredRun
 from fedleak.reports.change_tables import change_rows, change_sentences, change_tables, stored_changes, text_of_changes
+from tests.wording import lacking
 
 LINES = {f"attack-{n}": AttackInfo(role="ours", family="ranking", question="q", tells="clicks") for n in range(14)}
 
@@ -45,10 +46,8 @@ def test_many_attacks_are_folded_and_left_out_of_a_terminal() -> None:
 
 def test_a_sentence_says_what_changed_in_the_unit_of_the_metric() -> None:
     (sentence,) = change_sentences(stored_changes(changes(run("a", 0.0, people=80), run("b", 0.1, people=80))))
-    assert sentence == (
-        "Clicks: more is inferred in b than in a. The best attack picks the right one of a right and a wrong answer in"
-        " 66 of 100 cases in b; in a: 56 (difference +10, 95% interval +5.0 to +14, paired on 80 clients)."
-    )
+    rates = ("66 of 100 cases in b", "in a: 56", "+10", "+5.0 to +14", "paired on 80 clients")
+    assert not lacking(sentence, "Clicks", "more is inferred in b than in a", *rates)
     (loose,) = change_sentences(stored_changes(changes(run("a", 0.0), run("b", 0.1, first=50))))
     assert "not paired, 8 clients or more in each" in loose
 

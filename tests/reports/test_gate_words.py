@@ -7,6 +7,7 @@ import pytest
 from fedleak.evaluation.scores import AttackInfo
 from fedleak.reports.gate_words import verdict_in_words
 from tests.reports.toys import cell, table
+from tests.wording import lacking
 
 LINES = {"exact-counts": AttackInfo(role="ours", family="composition", question="q", tells="what share each class has")}
 
@@ -21,10 +22,8 @@ def words(**changed: Any) -> str:
 
 
 def test_it_says_what_is_inferred_by_how_much_and_on_whom() -> None:
-    assert words() == (
-        "Limit exceeded on what share each class has: the attack assigns 2 of 100 examples of a client to a wrong"
-        " class, measured on 10 clients; the limit is 12."
-    )
+    said = ("what share each class has", "2 of 100 examples", "wrong class", "10 clients", "the limit is 12")
+    assert not lacking(words(), "Limit exceeded", *said)
 
 
 @pytest.mark.parametrize(

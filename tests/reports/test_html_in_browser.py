@@ -17,7 +17,7 @@ from fedleak.reports.sections import sections
 from tests.reports.toys import LINES, cell, table
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+pytestmark = [pytest.mark.integration, pytest.mark.skipif(BROWSER is None, reason="no Chromium here")]
 SCRIPT = re.compile(r"<script>.*?</script>", re.DOTALL)
 POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--virtual-time-budget=2000")

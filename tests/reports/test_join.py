@@ -58,6 +58,7 @@ def captions(page: Path) -> list[str]:
     return [part.partition("</figcaption>")[0].strip() for part in text.split("</b>")[1:] if "</figcaption>" in part]
 
 
+@pytest.mark.integration
 def test_runs_are_joined_with_the_figures_of_each_kind(tmp_path: Path, left: Left) -> None:
     runs = [left("one", epsilon=1), left("two", "two", epsilon="inf")]
     joined = join_runs(runs, tmp_path / "both", ["svg", "csv"], persons=True)
@@ -79,6 +80,7 @@ def test_one_run_is_drawn_as_it_was(tmp_path: Path, left: Left) -> None:
     assert captions(tmp_path / "again") == captions(run)
 
 
+@pytest.mark.integration
 def test_runs_with_the_same_cells_differ_by_their_names(
     tmp_path: Path, left: Left, monkeypatch: pytest.MonkeyPatch
 ) -> None:

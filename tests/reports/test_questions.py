@@ -10,6 +10,7 @@ from fedleak.evaluation.scores import AttackInfo, concat, score_table
 from fedleak.evaluation.what_if import COSINE
 from fedleak.reports.questions import not_measured, questions
 from tests.reports.toys import LINES, cell, table
+from tests.wording import lacking
 
 LINKS = AttackInfo(role="ours", family="linkability", question="links", tells="who sent it")
 WORDS = AttackInfo(role="ours", family="words", question="words", tells="which words")
@@ -65,11 +66,8 @@ def test_a_bar_goes_from_the_best_baseline_to_certainty() -> None:
     (beyond,) = questions(table(cell("codebook", 0.52, half=0.1)))
     assert beyond.answer.reach is not None
     assert beyond.answer.reach.low == 0.0
-    assert found.words == (
-        "The best attack assigns 10 of 100 examples of a client to a wrong class; without the update: 40. On 20"
-        " clients."
-    )
-    assert found.numbers == "codebook: l1 0.200 (0.100 to 0.300), n = 20; baseline chance 0.800"
+    assert not lacking(found.words, "10 of 100 examples", "wrong class", "without the update: 40", "20 clients")
+    assert not lacking(found.numbers, "codebook: l1 0.200", "0.100 to 0.300", "n = 20", "chance 0.800")
 
 
 def test_the_worst_tenth_and_the_bits_are_said() -> None:
@@ -78,14 +76,9 @@ def test_the_worst_tenth_and_the_bits_are_said() -> None:
         [score_table("codebook", {"auc": [0.6, 0.9]}, setting={"data": "d"}, seed=0, victims=[1, 2])],
     )
     (found,) = questions(table(*rows), scores=scores)
-    assert found.words == (
-        "The best attack picks the right one of a right and a wrong answer in 75 of 100 cases; guessing: 50. On 20"
-        " clients."
-    )
-    assert found.numbers == (
-        "codebook: auc 0.750 (0.720 to 0.780), n = 20, best of 2 attacks; guessing 0.500; worst tenth of the clients"
-        " 0.750; the update adds 4 bits (3 to 5)"
-    )
+    assert not lacking(found.words, "75 of 100 cases", "guessing: 50", "20 clients")
+    measured = ("codebook: auc 0.750", "0.720 to 0.780", "n = 20", "best of 2", "guessing 0.500")
+    assert not lacking(found.numbers, *measured, "worst tenth", "0.750", "4 bits", "3 to 5")
     assert found.answer.reach is not None
     assert found.answer.reach.worst == pytest.approx(0.5)
 

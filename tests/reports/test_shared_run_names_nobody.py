@@ -104,6 +104,7 @@ def linked(files: list[Path]) -> int:
     return int((distances[linear_sum_assignment(distances)] < 0.02).sum())
 
 
+@pytest.mark.integration
 def test_every_client_is_found_in_files_with_persons(tmp_path: Path) -> None:
     """The attack works: without this, the next test would show nothing."""
     assert linked(written(tmp_path, persons=True)) == CLIENTS

@@ -10,6 +10,7 @@ from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import concat, score_table
 from fedleak.reports.system import system_lines
 from tests.reports.toys import LINES
+from tests.wording import lacking
 
 
 def test_a_table_of_trainings_has_no_line_of_one_recording() -> None:
@@ -27,10 +28,8 @@ def test_readers_are_those_that_the_recording_declares() -> None:
     recording: Any = SimpleNamespace(manifest=manifest, rounds=[0, 4], participants=lambda _: {1: [1, 2]})
     lines = system_lines(AuditResult(Evaluation(), ["auc"], {"name": "d", "sha256": ""}, recording=recording))
     assert (lines["learner"], lines["rounds"]) == ("mlp", "2 recorded")
-    assert lines["readers"] == (
-        "the server, sums of updates of several clients, it deviated from the protocol (noise),"
-        " clipped or with noise, as clients declare"
-    )
+    readers = ("the server", "sums of updates", "deviated", "(noise)", "clipped or with noise")
+    assert not lacking(lines["readers"], *readers)
     recording.participants = lambda _: {}
     alone = system_lines(AuditResult(Evaluation(), ["auc"], {"name": "d", "sha256": ""}, recording=recording))
     assert "the update of each client by itself" in alone["readers"]

@@ -76,6 +76,7 @@ def test_the_hash_of_data_may_be_unknown(tmp_path: Path) -> None:
     assert "<code>sha256" not in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_compositions_are_left_as_a_table_with_persons(tmp_path: Path) -> None:
     found = evaluation()
     profile = {"attack": "codebook", "seed": 0, "round": 0, "victim": 1, "class": [0, 1], "setting.data": "d"}
@@ -88,6 +89,7 @@ def test_compositions_are_left_as_a_table_with_persons(tmp_path: Path) -> None:
     assert not (tmp_path / "compositions.csv").exists()
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_an_attacks_own_table_is_left_and_shown(tmp_path: Path) -> None:
     found = evaluation()
     rows = [{"check": "scale", "measured": 0.125, "tied": True}, {"check": "law", "clients": 3}]

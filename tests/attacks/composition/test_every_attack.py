@@ -189,6 +189,7 @@ def test_an_estimate_that_is_no_composition_is_a_defect(change: dict[str, torch.
         dataclasses.replace(right, **change).check(plain_view(10))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("attack", [ClosedForm(), OutputCounts(), DecafMatch(shared=40, local=10, passes=1)])
 def test_declared_noise_that_is_not_there_is_not_expected(attack: CompositionAttack) -> None:
     (view,), _ = views()

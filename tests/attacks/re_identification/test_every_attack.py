@@ -53,6 +53,7 @@ def named(attack: Attack, view: History, truth: torch.Tensor) -> dict[str, float
     return {name: float(values.mean()) for name, values in scores.metrics.items()}
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("attack", each(NAMING))
 def test_names_leaky_devices_and_falls_to_chance_where_users_write_alike(attack: Attack) -> None:
     found, blind = (named(attack, *joined(habit=habit)) for habit in (0.8, 0.0))
@@ -63,6 +64,7 @@ def test_names_leaky_devices_and_falls_to_chance_where_users_write_alike(attack:
     assert blind["top5"] < 2 * 5 / WRITERS
 
 
+@pytest.mark.integration
 def test_ours_names_better_than_the_published_machine() -> None:
     view, truth = joined()
     attacks = (ReidSVM(), WordCounts(), WordCounts(linked=True))

@@ -46,6 +46,7 @@ def test_the_only_record_of_a_client_is_certain() -> None:
     assert found["label-accuracy"].tolist() == [1, 1, 1]
 
 
+@pytest.mark.integration
 def test_the_search_finds_what_subtraction_alone_does_not() -> None:
     view, truth = server_view(2, 40, double=True)
     alone, searched = scores(view, truth, programs=0), scores(view, truth)

@@ -240,6 +240,7 @@ def test_baselines_give_possible_rows() -> None:
     assert 0 < prior.score(view, truth).metrics["categories"].mean() < 1
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("local", [ONE_STEP, LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=2)])
 def test_tableak_is_better_than_the_prior_and_at_chance_on_anothers_update(local: LocalTraining) -> None:
     view, truth = server_view(2, 4, local=local)

@@ -42,11 +42,11 @@ def false_and_certain(estimate: LinearEstimate, values: Tensor, columns: TableCo
 @pytest.mark.parametrize("listed", [False, True])
 def test_the_level_between_two_rows_is_not_certain(double: bool, listed: bool) -> None:
     """Their update is nearly that of twice the row between them."""
-    columns, values = drawn(FINE, 12, seed=0) if listed else people(12)[:2]
+    columns, values = drawn(FINE, 6, seed=0) if listed else people(6)[:2]
     values[1::2] = values[::2]
     values[1::2, 0] += 2
     view, _ = people_view(
-        values, torch.zeros(12).long(), columns, clients=6, double=double, network=ONE_LAYER if listed else None
+        values, torch.zeros(6).long(), columns, clients=3, double=double, network=ONE_LAYER if listed else None
     )
     false, _ = false_and_certain(run(LinearInversion(failures=1), view, LinearEstimate), values, columns)
     assert false == 0

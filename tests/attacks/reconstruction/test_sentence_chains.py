@@ -57,6 +57,7 @@ def found_own(found: ReconstructionEstimate) -> int:
     return sum(own in CLIENTS[victim] for victim, records in enumerate(sentences(found)) for own in records)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("kind", KINDS)
 def test_sentences_above_the_rank_are_found_and_certified(kind: str) -> None:
     span, chains = run(SentenceSpan(), view(kind), ReconstructionEstimate), attacked(view(kind))
@@ -65,6 +66,7 @@ def test_sentences_above_the_rank_are_found_and_certified(kind: str) -> None:
     assert chains.certified.sum(1).tolist() == [12, 12]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("kind", KINDS)
 def test_changes_of_another_client_give_nothing_and_its_whole_update_its_sentences(kind: str) -> None:
     others = {n: v if n == "embedding.weight" else v.flip(0) for n, v in view(kind).deltas.items()}

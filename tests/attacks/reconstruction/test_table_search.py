@@ -58,6 +58,7 @@ def test_scaled_updates_are_solved_at_a_rate_of_their_own() -> None:
     assert found["recovered"].tolist() == found["certified"].tolist() == [1, 1]
 
 
+@pytest.mark.integration
 def test_nothing_is_certain_in_noise_or_of_another_client() -> None:
     view, truth = drawn(3, 8)
     assert scores(of_noise(view), truth)["certified"].tolist() == [0, 0, 0]

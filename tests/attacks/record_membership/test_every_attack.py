@@ -55,6 +55,7 @@ def test_the_order_of_the_candidates_changes_nothing(attack: Attack) -> None:
     assert scored(attack, moved, other) == pytest.approx(scored(attack, view, truth), abs=1e-3)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("attack", READING, ids=lambda attack: attack.name)
 def test_several_rounds_are_read(attack: Attack) -> None:
     several = scored(attack, *several_rounds(3))

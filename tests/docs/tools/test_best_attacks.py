@@ -31,11 +31,13 @@ def of_settings(*settings: Cell) -> dict[CellKey, Cell]:
     return {("results/table", "question", "auc", str(number)): one for number, one in enumerate(settings)}
 
 
+@pytest.mark.integration
 def test_no_table_loses_by_what_a_default_audit_leaves_out(cells: Mapping[CellKey, Cell]) -> None:
     lost = lost_cells(LEFT_OUT, cells)
     assert lost == {}, "an attack with for_comparison is the best here: remove the attribute"
 
 
+@pytest.mark.integration
 def test_each_attack_that_is_left_out_has_substitutes_that_need_no_more(cells: Mapping[CellKey, Cell]) -> None:
     reasons = reasons_to_stay(cells)
     assert {name: reasons[name] for name in LEFT_OUT if reasons[name]} == {}
@@ -49,6 +51,7 @@ def test_only_published_attacks_are_left_out() -> None:
         assert not any((kind.baseline, kind.exact, kind.certifies)), name
 
 
+@pytest.mark.integration
 def test_the_tables_measure_most_attacks(cells: Mapping[CellKey, Cell]) -> None:
     attacks = {name for name, kind in REGISTRY.items() if not kind.baseline}
     measured = {name for one in cells.values() for name in one}
@@ -131,6 +134,33 @@ def test_standing_counts_cells_ties_and_the_largest_lead() -> None:
     assert stands.largest_lead == pytest.approx(0.1)
 
 
+def test_a_table_has_its_cells_by_the_attacks_of_the_registry(tmp_path: Path) -> None:
+    lines_of_table = [
+        "attack\tmetric\tmean\tn\tsetting",
+        'decaf\tl1\t0.2\t9\t{"data": "MNIST"}',
+        'output-counts\tl1\t0.3\t9\t{"data": "MNIST"}',
+        'output-counts+prior\tl1\t0.1\t9\t{"data": "MNIST"}',
+        'uniform\tl1\t0.4\t9\t{"data": "MNIST"}',
+        'client\tl1\t0.0\t9\t{"data": "MNIST"}',
+    ]
+    (tmp_path / "small.tsv").write_text("\n".join(lines_of_table))
+    measured = measured_cells(tmp_path, tmp_path)
+    assert [*measured] == [("frozen/small", "CompositionEstimate", "l1", '{"data": "MNIST"}')]
+    (only,) = measured.values()
+    assert {name: value.leakage for name, value in only.items()} == {
+        "composition/decaf": -0.2,
+        "composition/output-counts": -0.1,
+    }
+
+
+def test_a_name_of_several_families_is_of_that_of_the_table(tmp_path: Path) -> None:
+    text = "attack\tmetric\tmean\tn\tsetting\nraifle\tauc\t0.7\t9\t{}\nmatched-filter\tauc\t0.8\t9\t{}\n"
+    (tmp_path / "small.tsv").write_text(text)
+    (only,) = measured_cells(tmp_path, tmp_path).values()
+    assert set(only) == {"recommendation/raifle", "recommendation/matched-filter"}
+
+
+@pytest.mark.integration
 def test_the_printed_table_has_a_line_for_each_attack(cells: Mapping[CellKey, Cell]) -> None:
     text = lines(cells)
     attacks = [name for name, kind in REGISTRY.items() if not kind.baseline]

@@ -50,12 +50,14 @@ def test_functions_to_read_are_those_with_vague_names(tmp_path: Path) -> None:
     assert function.endswith("found kept other")
 
 
+@pytest.mark.integration
 def test_the_table_has_a_row_for_each_room_and_peer() -> None:
     report = style.report()
     for title in (*style.ROOMS, *style.PEERS):
         assert f"| {title} |" in report
 
 
+@pytest.mark.integration
 @pytest.mark.inventory
 def test_vague_names_that_live_long_only_become_fewer() -> None:
     long_lived = style.counts_of(style.our_source()).long_lived

@@ -9,7 +9,8 @@ from fedleak.core.errors import InputError
 from fedleak.evaluation.engines import NAMES, Engine, EngineOptions, engine_of
 from fedleak.evaluation.engines.processes import Processes
 from fedleak.evaluation.engines.submitit import Submitit
-from tests.engine_toys import Backwards, doubled
+from tests.engine_toys import Backwards
+from tests.engine_work import doubled
 
 
 def options(tmp_path: Path, jobs: int | None = None, **arguments: Any) -> EngineOptions:

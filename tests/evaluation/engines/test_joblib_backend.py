@@ -9,7 +9,7 @@ from joblib.parallel import BACKENDS
 from fedleak.core.errors import InputError
 from fedleak.evaluation.engines import EngineOptions, engine_of
 from fedleak.evaluation.engines.joblib_backend import has_backend
-from tests.engine_toys import doubled, where
+from tests.engine_work import doubled, where
 
 
 @pytest.mark.integration

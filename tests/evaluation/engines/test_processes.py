@@ -7,7 +7,7 @@ import pytest
 
 from fedleak.core.errors import InputError
 from fedleak.evaluation.engines.processes import Processes
-from tests.engine_toys import doubled, refused, where
+from tests.engine_work import doubled, refused, where
 
 
 @pytest.mark.integration

@@ -15,7 +15,8 @@ from fedleak.core.errors import InputError
 from fedleak.evaluation.engines.processes import Processes
 from fedleak.evaluation.engines.submitit import Submitit
 from fedleak_recorder.format import only_writer
-from tests.engine_toys import audited, doubled, interrupted_once, killed, refused, where, written
+from tests.engine_toys import audited
+from tests.engine_work import doubled, interrupted_once, killed, refused, where, written
 from tests.own_signals import takes_signals
 from tests.places import ROOT
 from tests.toys import train
@@ -27,7 +28,7 @@ import sys
 from pathlib import Path
 from fedleak.core.signals import Stopped, ends_on_signals
 from fedleak.evaluation.engines.submitit import Submitit
-from tests.engine_toys import written
+from tests.engine_work import written
 
 folder = Path(sys.argv[1])
 engine = Submitit(cluster="local", jobs=2, folder=folder / "engine")

@@ -87,6 +87,7 @@ def test_a_type_that_no_number_has_is_refused(tmp_path: Path) -> None:
         read_policy(path)
 
 
+@pytest.mark.integration
 def test_many_keys_take_a_time_that_grows_with_their_number(tmp_path: Path) -> None:
     """The keys of one mapping are compared a bounded number of times each."""
     compared = 0

@@ -29,6 +29,7 @@ def cohort() -> Cohort:
     return Cohort(0, torch.arange(2), examples, torch.ones(2, 6, dtype=torch.bool))
 
 
+@pytest.mark.integration
 def test_both_engines_agree_and_a_simulated_device_sends_the_same() -> None:
     module = FederatedTagger(num_classes=5, network=SMALL, local=LocalTraining(learning_rate=0.01))
     public = {name: value.clone() for name, value in module.public_parameters().items()}
@@ -57,6 +58,7 @@ def test_the_papers_network_has_its_size_and_its_last_layer() -> None:
     assert list(module.network.buffers()) == []
 
 
+@pytest.mark.integration
 def test_training_lowers_the_loss_and_precision_is_told() -> None:
     module = FederatedTagger(num_classes=5, network=SMALL)
     public = {name: value.clone() for name, value in module.public_parameters().items()}

@@ -11,6 +11,7 @@ from fedleak.reports.figures.compositions import compositions, mean_compositions
 from fedleak.reports.figures.figure_data import FigureData
 from fedleak.reports.figures.line_styles import line_styles
 from tests.reports.toys import cell, table
+from tests.wording import lacking
 
 ROLES = {"codebook": "ours", "raifle": "published", "chance": "baseline"}
 RESULTS = table(*(cell(name, 0.1, metric="l1") for name in ROLES))
@@ -31,7 +32,7 @@ def data(clients: int, attacks: tuple[str, ...] = tuple(ROLES)) -> FigureData:
 
 def test_every_client_has_a_panel_of_its_composition() -> None:
     (drawing,) = compositions(data(2))
-    assert drawing.caption == "True (bars) and inferred class shares of every client: d, round 1."
+    assert not lacking(drawing.caption, "inferred class shares", "every client", "d, round 1")
     assert all(f">{text}<" in drawing.svg for text in ("client 7", "client 8", "codebook", "raifle", "true share"))
     assert ">chance<" not in drawing.svg
     assert isinstance(drawing.figure, Figure)

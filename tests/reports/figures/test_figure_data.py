@@ -16,6 +16,7 @@ def made() -> DrawnFigure:
     return DrawnFigure("caption", figure=figure, name="line")
 
 
+@pytest.mark.integration
 def test_files_are_the_same_each_time_with_text_that_can_be_searched() -> None:
     assert made().svg == made().svg
     assert made().file("pdf") == made().file("pdf")

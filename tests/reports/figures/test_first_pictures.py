@@ -9,6 +9,7 @@ from fedleak.evaluation.scores import AttackInfo, concat, score_table, with_sett
 from fedleak.reports.figures.first_pictures import first_pictures
 from fedleak.reports.questions import questions
 from tests.reports.toys import LINES, cell, table
+from tests.wording import lacking
 
 WORDS = AttackInfo(role="ours", family="words", question="another", tells="which words")
 RESULTS = table(cell("codebook", 0.9), cell("words", 0.8), cell("chance", 0.5), lines={**LINES, "words": WORDS})
@@ -29,10 +30,7 @@ def test_class_shares_are_of_the_client_with_the_median_error() -> None:
     shares = pd.concat(parts, ignore_index=True).assign(attack="codebook", seed=0, round=0, low=0.4, high=0.6)
     found.profiles = with_setting(shares, data="d")
     (drawn,) = first_pictures(found, RESULTS, questions(RESULTS), persons=True)
-    assert drawn.caption == (
-        "d: true class shares of client 3 (bars), and what codebook infers from its update (dots with 95% intervals)."
-        " Of 3 clients it has the median error."
-    )
+    assert not lacking(drawn.caption, "d:", "client 3", "codebook", "95%", "3 clients", "median")
 
 
 def test_records_of_the_first_question_that_has_them_are_shown() -> None:

@@ -10,6 +10,7 @@ from fedleak.evaluation.registry import REGISTRY
 from fedleak.reports.statement.everyday import answer_in_a_word, everyday
 from fedleak.reports.statement.measured_content import Baseline
 from fedleak.reports.statement.numbers import Interval
+from tests.wording import lacking
 
 WHO = "Whoever can read a client's updates"
 
@@ -45,11 +46,16 @@ def test_every_metric_that_judges_attacks_has_words() -> None:
 
 
 def test_rates_read_as_counts_with_the_baseline_and_the_worst_clients() -> None:
-    assert said("auc", 0.98, guessing=0.5) == (
-        "Whoever can read a client's updates can infer which items it bought: the best attack picks the right one of a"
-        " right and a wrong answer in 98 of 100 cases (95% interval for clients like these 97 to 99; without the"
-        " update: 72; guessing: 50). Measured on 30 clients. For the 3 clients about whom most is inferred: 95"
-        " (without the update: 90)."
+    rates = ("98 of 100", "97 to 99", "without the update: 72", "guessing: 50")
+    assert not lacking(
+        said("auc", 0.98, guessing=0.5),
+        "can infer",
+        "which items it bought",
+        *rates,
+        "30 clients",
+        "3 clients",
+        "95",
+        "90",
     )
 
 

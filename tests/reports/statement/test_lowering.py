@@ -53,6 +53,7 @@ def question(family: str, name: str, estimate: str | None = None) -> Measured:
     )
 
 
+@pytest.mark.integration
 def test_published_effects_are_read_not_typed() -> None:
     found = published("recommendation")
     (effect,) = [one for one in found.effects if one.data == "ml-100k"]
@@ -69,6 +70,7 @@ def test_nothing_published_is_said(tmp_path: Path) -> None:
     assert "No effect on these questions was measured on other data either" in found.sentence
 
 
+@pytest.mark.integration
 def test_largest_leak_over_all_other_settings_stands_at_each_value() -> None:
     """Most tables and settings leak less at epsilon 100 than one search of one table, which a reader must see."""
     (effect,) = [one for one in published("recommendation").effects if one.data == "ml-100k"]
@@ -104,6 +106,7 @@ def test_largest_leak_is_the_one_furthest_beyond_its_baseline(tmp_path: Path) ->
     assert [cell.gain for cell in effect.cells] == pytest.approx([4 / 9, 4 / 9])
 
 
+@pytest.mark.integration
 def test_noise_on_everything_is_said() -> None:
     found = published("record-membership").effects
     assert "everything that is sent" in {one.note for one in found}.pop()
