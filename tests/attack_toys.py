@@ -13,10 +13,13 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from fedleak.attacks.declared_privacy import toy as declared_privacy_toy
+from fedleak.attacks.images import toy as images_toy
+from fedleak.attacks.linkability import toy as linkability_toy
+from fedleak.attacks.membership import toy as membership_toy
+from fedleak.attacks.ranking import toy as ranking_toy
 from fedleak.callbacks.delta_recorder import DeltaRecorder
-from fedleak.client.click_models import sample_patterns, uniform_log_law
 from fedleak.client.engine.local_hyperparameters import LocalTraining
-from fedleak.client.foltr_es import UTILITY, FOLtRESAlgorithm
 from fedleak.client.image_classifier import ImageClassifierAlgorithm
 from fedleak.client.nets.classifiers import ClassifierOptions, build_classifier
 from fedleak.client.text import TextOptions
@@ -43,7 +46,6 @@ from tests import (
     composition_toys,
     convolution_toys,
     deanonymization_toys,
-    document_toys,
     inversion_toys,
     memory_toys,
     output_toys,
@@ -57,9 +59,6 @@ from tests import (
     vector_toys,
     word_toys,
 )
-from tests.attacks.declared_privacy import canaries
-from tests.attacks.images import votes
-from tests.attacks.runs import plain_view
 from tests.membership_toys import toy as membership
 
 ONE_STEP = LocalTraining(optimizer="sgd", learning_rate=0.1)
@@ -70,11 +69,6 @@ Toy = tuple[View, dict[str, Tensor]]
 def recommender() -> Toy:
     view, labels = toys.leaky_view(victims=6)
     return view, {"labels": labels}
-
-
-def voters() -> Toy:
-    view, ballots = votes.toy(20, 30, 0)
-    return view, {"labels": ballots}
 
 
 def rankers() -> Toy:
@@ -132,42 +126,6 @@ def devices_and_a_hold_out() -> Toy:
     in_hold_out = view.known.priors[USERS] >= deanonymization_toys.WRITERS // 2
     known = dataclasses.replace(view.known, priors={**view.known.priors, HOLDOUT: in_hold_out})
     return dataclasses.replace(view, known=known), truth
-
-
-def click_metrics() -> Toy:
-    """Clients that send the rank of the first click in one list of six documents."""
-    generator = torch.Generator().manual_seed(2)
-    mask = torch.ones(40, 1, 6, dtype=torch.bool)
-    clicks = sample_patterns(uniform_log_law(mask, every=True), generator)
-    learner = FOLtRESAlgorithm(
-        metric="max-rr", numbers=1, truthful=1.0, click_model="informational", grade_law=[0.8, 0.13, 0.07]
-    )
-    sent = learner.simulate_lists({}, torch.zeros(*mask.shape, 1), mask, clicks)
-    view = plain_view(
-        40,
-        deltas={UTILITY: sent[UTILITY]},
-        model={"ranker.weight": torch.zeros(2)},
-        served=torch.arange(6).expand(40, -1),
-        lists=torch.zeros(40, 6, dtype=torch.int64),
-        algorithm=learner,
-    )
-    return view, {"labels": clicks.flatten(1)}
-
-
-def linked_messages() -> Toy:
-    """Three messages of each of twenty clients, who differ in their mean update."""
-    generator = generator_for(0, "linked")
-    means = torch.randn(20, 40, generator=generator)
-    noise = torch.randn(60, 40, generator=generator)
-    clients = torch.arange(20).repeat(3)
-    view = plain_view(60, deltas={"w": means[clients] + noise}, model={"w": torch.zeros(40)})
-    sent_in = torch.arange(3).repeat_interleave(20)
-    return History(**view.common() | {"deltas": view.deltas}, sent_in=sent_in), {"clients": clients}
-
-
-def marked_documents() -> Toy:
-    view, holders = document_toys.marked_view()
-    return view, {"member": holders}
 
 
 def few_images() -> Toy:
@@ -310,7 +268,7 @@ def _all_rounds(recording: Recording, *truth: str) -> Toy:
 
 TOYS: dict[str, Callable[[], Toy]] = {
     "recommender": recommender,
-    "voters": voters,
+    "voters": images_toy.toy,
     "rankers": rankers,
     "rankers with codes": rankers_with_codes,
     "classifiers": classifiers,
@@ -321,12 +279,12 @@ TOYS: dict[str, Callable[[], Toy]] = {
     "members of texts": members_of_texts,
     "devices": devices,
     "devices and a hold-out": devices_and_a_hold_out,
-    "marked documents": marked_documents,
-    "click metrics": click_metrics,
+    "marked documents": membership_toy.toy,
+    "click metrics": functools.partial(ranking_toy.toy, "metrics"),
     "private vectors": private_vectors,
     "vectors against the catalogue": vectors_against_the_catalogue,
     "vectors of one taste": vectors_of_one_taste,
-    "linked messages": linked_messages,
+    "linked messages": linkability_toy.toy,
     "attributes": attribute_toys.toy,
     "words": word_toys.words_seen,
     "images": inversion_toys.server_view,
@@ -341,7 +299,7 @@ TOYS: dict[str, Callable[[], Toy]] = {
     "sums of classes": sums_of_classes,
     "sums of records": sums_of_records,
     "sums of words": sums_of_words,
-    "canaries": canaries.toy,
+    "canaries": declared_privacy_toy.toy,
 }
 """Each with the views of its clients' own updates; made when an attack first asks for it."""
 

@@ -2,6 +2,7 @@
 
 import doctest
 import gc
+import importlib
 import os
 import re
 import subprocess
@@ -34,6 +35,26 @@ PARTS = (
 )
 """What additions get, return and raise."""
 NAMES = (*AUDIT, *BASES, *PARTS)
+FAMILIES = {
+    "attributes": False,
+    "composition": False,
+    "declared_privacy": False,
+    "identifiability": False,
+    "images": False,
+    "interactions": False,
+    "linkability": False,
+    "matching": True,
+    "membership": False,
+    "ranking": False,
+    "re_identification": True,
+    "recommendation": True,
+    "reconstruction": True,
+    "record_membership": True,
+    "source": False,
+    "sums_over_rounds": False,
+    "words": False,
+}
+"""Families of attacks, and whether examples of one of them train with Lightning or load the transformers library."""
 TRAINING = ("AuditResult", "DeltaRecorder", "audit", "quiet_trainer", "show")
 """Names whose example trains."""
 
@@ -79,12 +100,32 @@ def test_a_public_name_opens_with_a_definition(name: str) -> None:
 )
 @pytest.mark.usefixtures("_nothing_stays")
 def test_the_example_of_a_public_name_gives_what_it_says(name: str) -> None:
-    example = example_of(name, getattr(fedleak, name))
-    assert any(part.want for part in example.examples), "an example with what it prints"
+    check_example(name, getattr(fedleak, name))
+
+
+def check_example(name: str, thing: Any) -> None:
+    """The docstring of a name has an example that gives what it says."""
+    example = example_of(name, thing)
+    assert any(part.want for part in example.examples), f"{name}: an example with what it prints"
     said: list[str] = []
     failed, tried = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example, out=said.append)
     assert tried
     assert not failed, "".join(said)
+
+
+def test_every_family_of_attacks_has_its_examples_tested() -> None:
+    families = {path.parent.name for path in (ROOT / "attacks").glob("*/__init__.py")}
+    assert {*FAMILIES} == families
+
+
+@pytest.mark.parametrize(
+    "family", [pytest.param(family, marks=[pytest.mark.integration] * slow) for family, slow in FAMILIES.items()]
+)
+@pytest.mark.usefixtures("_nothing_stays")
+def test_the_examples_of_a_family_of_attacks_give_what_they_say(family: str) -> None:
+    package = importlib.import_module(f"fedleak.attacks.{family}")
+    for name in public_names(package):
+        check_example(name, getattr(package, name))
 
 
 def test_a_wrong_example_is_found() -> None:

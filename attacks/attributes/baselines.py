@@ -17,6 +17,15 @@ class MajorityValue(AttributeAttack):
 
     References:
         This project.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.attributes import MajorityValue
+        >>> from fedleak.attacks.attributes.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = MajorityValue()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["auc"].mean()), 2)
+        0.5
     """
 
     name = "majority"
@@ -46,6 +55,15 @@ class ExampleCounts(AttributeAttack):
 
     References:
         This project.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.attributes import ExampleCounts
+        >>> from fedleak.attacks.attributes.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = ExampleCounts()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["auc"].mean()), 2)
+        0.5
     """
 
     name = "example-counts"

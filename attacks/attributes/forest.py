@@ -44,6 +44,15 @@ class PropertyForest(AttributeAttack):
 
     References:
         [Melis19], Algorithm 3; its program inference_attack.py for the settings.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.attributes import PropertyForest
+        >>> from fedleak.attacks.attributes.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = PropertyForest()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["auc"].mean()), 2)
+        0.75
     """
 
     name = "property-forest"

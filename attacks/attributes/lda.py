@@ -47,6 +47,15 @@ class AttributeLDA(AttributeAttack):
 
     References:
         This project.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.attributes import AttributeLDA
+        >>> from fedleak.attacks.attributes.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = AttributeLDA()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["auc"].mean()), 2)
+        0.75
     """
 
     name = "attribute-lda"

@@ -18,6 +18,15 @@ class RandomGuess(CompositionAttack):
 
     References:
         [Dai24], section IV; the paper does not define its random guess.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.composition import RandomGuess
+        >>> from fedleak.attacks.composition.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = RandomGuess()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["l1"].mean()), 2)
+        1.0
     """
 
     name = "random-guess"
@@ -37,6 +46,15 @@ class EqualCounts(CountAttack):
 
     References:
         This project.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.composition import EqualCounts
+        >>> from fedleak.attacks.composition.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = EqualCounts()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["l1"].mean()), 2)
+        0.99
     """
 
     name = "equal-counts"

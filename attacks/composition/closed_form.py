@@ -47,6 +47,15 @@ class ClosedForm(CompositionAttack):
 
     References:
         This project. The identity of the bias is that of [Wainakh22], and of [Ramakrishna22].
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.composition import ClosedForm
+        >>> from fedleak.attacks.composition.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = ClosedForm()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["l1"].mean()), 2)
+        0.03
     """
 
     name = "closed-form"

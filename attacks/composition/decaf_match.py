@@ -73,6 +73,15 @@ class DecafMatch(CompositionAttack):
     References:
         This project; it replaces the bases of [Dai24], Algorithms 2 and 3.
         Simulated clients were used before by [Ma25].
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.composition import DecafMatch
+        >>> from fedleak.attacks.composition.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = DecafMatch(shared=40, local=10, passes=1)(view, generator=torch.Generator().manual_seed(0))
+        >>> float(estimate.score(view, truth).metrics["l1"].mean()) < 0.3
+        True
     """
 
     name = "decaf-match"

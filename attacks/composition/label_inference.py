@@ -109,6 +109,15 @@ class SoftLabels(LabelInference):
 
     References:
         [Ramakrishna22], the soft-label estimator without an initialised bias.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.composition import SoftLabels
+        >>> from fedleak.attacks.composition.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = SoftLabels()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["l1"].mean()), 2)
+        0.0
     """
 
     name = "soft-labels"
@@ -154,6 +163,15 @@ class AuxiliaryGradients(LabelInference):
 
     References:
         [Ramakrishna22], the auxiliary-gradient estimator on the bias.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.composition import AuxiliaryGradients
+        >>> from fedleak.attacks.composition.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = AuxiliaryGradients()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["l1"].mean()), 2)
+        0.0
     """
 
     name = "auxiliary-gradients"

@@ -51,6 +51,15 @@ class IDLGLabels(LabelSet):
 
     References:
         [Zhao20], section 3.1.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.composition import IDLGLabels
+        >>> from fedleak.attacks.composition.toy import toy
+        >>> view, truth = toy(each=4)
+        >>> estimate = IDLGLabels()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["class-existence"].mean()), 2)
+        1.0
     """
 
     name = "idlg-labels"
@@ -72,6 +81,15 @@ class GradInversionLabels(LabelSet):
 
     References:
         [Yin21], section 3.2.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.composition import GradInversionLabels
+        >>> from fedleak.attacks.composition.toy import toy
+        >>> view, truth = toy(each=4)
+        >>> estimate = GradInversionLabels()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["class-existence"].mean()), 2)
+        1.0
     """
 
     name = "gradinversion-labels"
@@ -94,6 +112,15 @@ class RLG(LabelSet):
 
     References:
         [Dang21], Algorithm 1.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.composition import RLG
+        >>> from fedleak.attacks.composition.toy import toy
+        >>> view, truth = toy(each=2)
+        >>> estimate = RLG()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["class-existence"].mean()), 2)
+        1.0
     """
 
     name = "rlg"

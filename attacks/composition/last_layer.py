@@ -29,6 +29,15 @@ class LastLayerCounts(CompositionAttack):
 
     References:
         This project. The sign of the same entries in [Zhao20], section 3.1.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.composition import LastLayerCounts
+        >>> from fedleak.attacks.composition.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = LastLayerCounts()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["l1"].mean()), 2)
+        0.1
     """
 
     name = "last-layer-counts"

@@ -67,6 +67,15 @@ class OutputCounts(CountAttack):
 
     References:
         This project. The equations of the bias are those of [Ma23], and of [Ramakrishna22].
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.composition import OutputCounts
+        >>> from fedleak.attacks.composition.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = OutputCounts()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["l1"].mean()), 2)
+        0.0
     """
 
     name = "output-counts"

@@ -40,6 +40,15 @@ class RLU(SoftLabels):
 
     References:
         [Chen24], Algorithms 1 and 2.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.composition import RLU
+        >>> from fedleak.attacks.composition.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = RLU()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["l1"].mean()), 2)
+        0.0
     """
 
     name = "rlu"

@@ -41,6 +41,15 @@ class CanaryBounds(Attack):
 
     References:
         [Nasr23]. The bounds: `epsilon_bounds`.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.declared_privacy import CanaryBounds
+        >>> from fedleak.attacks.declared_privacy.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = CanaryBounds()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["coin"].mean()), 3)
+        0.795
     """
 
     name: ClassVar[str] = "canary-bounds"
@@ -100,6 +109,15 @@ class CoinGuess(CanaryBounds):
 
     References:
         This project.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.declared_privacy import CoinGuess
+        >>> from fedleak.attacks.declared_privacy.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = CoinGuess()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["coin"].mean()), 2)
+        0.47
     """
 
     name: ClassVar[str] = "coin-guess"

@@ -113,6 +113,15 @@ class ReleaseCheck(Attack):
     References:
         [Dong22], corollary 3.3 (composition).
         [Balle18a], equation 6 (epsilon).
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.declared_privacy import ReleaseCheck
+        >>> from fedleak.attacks.declared_privacy.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = ReleaseCheck()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["noise-ratio"].mean()), 2)
+        1.0
     """
 
     name = "release-check"

@@ -47,6 +47,15 @@ class PACLikelihood(VectorAttack):
 
     References:
         This project; the noise model is that of [London20], Equation 3.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.identifiability import PACLikelihood
+        >>> from fedleak.attacks.identifiability.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = PACLikelihood()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["error"].mean()), 2)
+        0.0
     """
 
     name = "pac-likelihood"
@@ -95,6 +104,15 @@ class PACCatalogue(PACLikelihood):
 
     References:
         This project; see `PACLikelihood`.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.identifiability import PACCatalogue
+        >>> from fedleak.attacks.identifiability.toy import toy
+        >>> view, truth = toy("catalogue")
+        >>> estimate = PACCatalogue()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["error"].mean()), 2)
+        0.04
     """
 
     name = "pac-catalogue"
@@ -129,6 +147,15 @@ class PACConsensus(PACLikelihood):
 
     References:
         This project; see `PACLikelihood`. The signs are a synchronisation over two elements: [Singer11].
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.identifiability import PACConsensus
+        >>> from fedleak.attacks.identifiability.toy import toy
+        >>> view, truth = toy("consensus")
+        >>> estimate = PACConsensus(majority="likes")(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["error"].mean()), 2)
+        0.0
     """
 
     name = "pac-consensus"

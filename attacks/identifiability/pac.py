@@ -161,6 +161,15 @@ class RandomVector(VectorAttack):
 
     References:
         This project; the error of guessing under [London20], Definition 1.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.identifiability import RandomVector
+        >>> from fedleak.attacks.identifiability.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = RandomVector()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["error"].mean()), 2)
+        0.47
     """
 
     name = "chance"
@@ -185,6 +194,15 @@ class MeanItem(VectorAttack):
 
     References:
         This project; a baseline for [London20].
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.identifiability import MeanItem
+        >>> from fedleak.attacks.identifiability.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = MeanItem()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["error"].mean()), 2)
+        0.51
     """
 
     name = "mean-item"
@@ -210,6 +228,15 @@ class PAC(VectorAttack):
 
     References:
         [London20], Protocols 2 and 3.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.identifiability import PAC
+        >>> from fedleak.attacks.identifiability.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = PAC()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["error"].mean()), 2)
+        0.0
     """
 
     name = "pac"
@@ -236,6 +263,15 @@ class PACSpectral(VectorAttack):
 
     References:
         This project; the messages are those of [London20], Protocols 2 and 3.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.identifiability import PACSpectral
+        >>> from fedleak.attacks.identifiability.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = PACSpectral()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["error"].mean()), 2)
+        0.0
     """
 
     name = "pac-spectral"

@@ -28,6 +28,15 @@ class Chance(InteractionAttack):
 
     References:
         [Pham25], section VI.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.interactions import Chance
+        >>> from fedleak.attacks.interactions.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = Chance()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["auc"].mean()), 2)
+        0.44
     """
 
     name = "chance"
@@ -63,6 +72,15 @@ class Popularity(InteractionAttack):
 
     References:
         This project.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.interactions import Popularity
+        >>> from fedleak.attacks.interactions.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = Popularity()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["auc"].mean()), 2)
+        0.5
     """
 
     name = "popularity"

@@ -147,6 +147,15 @@ class LinkCounts(LinkAttack):
 
     References:
         This project.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.linkability import LinkCounts
+        >>> from fedleak.attacks.linkability.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = LinkCounts()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["auc"].mean()), 2)
+        0.5
     """
 
     name = "link-counts"

@@ -22,6 +22,15 @@ class PlainCosine(LinkAttack):
 
     References:
         [Sattler19]: the cosine of updates as the similarity of two clients.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.linkability import PlainCosine
+        >>> from fedleak.attacks.linkability.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = PlainCosine()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["auc"].mean()), 2)
+        1.0
     """
 
     name = "plain-cosine"
@@ -69,6 +78,15 @@ class Linkability(PlainCosine):
 
     References:
         This project.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.linkability import Linkability
+        >>> from fedleak.attacks.linkability.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = Linkability()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["auc"].mean()), 2)
+        1.0
     """
 
     name = "linkability"

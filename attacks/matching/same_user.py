@@ -42,6 +42,15 @@ class MatchingMLP(MatchingAttack, ReidMLP):
 
     References:
         [Orekondy18], section 4.4 (ii).
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.matching import MatchingMLP
+        >>> from fedleak.attacks.matching.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = MatchingMLP(epochs=40, accelerator="cpu")(view, generator=torch.Generator().manual_seed(0))
+        >>> float(estimate.score(view, truth).metrics["ap"].mean()) > 0.9
+        True
     """
 
     name = "matching-mlp"
@@ -73,6 +82,16 @@ class MatchingSiamese(MatchingAttack):
 
     References:
         [Orekondy18], section 4.4 (iii).
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.matching import MatchingSiamese
+        >>> from fedleak.attacks.matching.toy import toy
+        >>> view, truth = toy()
+        >>> attack = MatchingSiamese(steps=75, accelerator="cpu")
+        >>> estimate = attack(view, generator=torch.Generator().manual_seed(0))
+        >>> float(estimate.score(view, truth).metrics["ap"].mean()) > 0.9
+        True
     """
 
     name = "matching-siamese"
@@ -113,6 +132,15 @@ class MatchingFingerprint(MatchingAttack, FingerprintAttack):
 
     References:
         This project; see `FingerprintAttack`.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.matching import MatchingFingerprint
+        >>> from fedleak.attacks.matching.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = MatchingFingerprint()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["ap"].mean()), 2)
+        1.0
     """
 
     name = "matching-fingerprint"
@@ -148,6 +176,15 @@ class MatchingChance(MatchingAttack):
 
     References:
         [Orekondy18], section 4.4 (i).
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.matching import MatchingChance
+        >>> from fedleak.attacks.matching.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = MatchingChance()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["ap"].mean()), 2)
+        0.47
     """
 
     name = "matching-chance"
@@ -165,6 +202,15 @@ class MatchingCounts(MatchingAttack):
 
     References:
         This project; see `CountsOnly`.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.matching import MatchingCounts
+        >>> from fedleak.attacks.matching.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = MatchingCounts()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["ap"].mean()), 2)
+        0.5
     """
 
     name = "matching-counts"

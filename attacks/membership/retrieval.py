@@ -88,6 +88,15 @@ class RetrievalFingerprint(Attack):
 
     References:
         This project; the manipulation is that of [Pham25], section VII.C.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.membership import RetrievalFingerprint
+        >>> from fedleak.attacks.membership.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = RetrievalFingerprint()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["auc"].nanmean()), 2)
+        1.0
     """
 
     name = "pir-fingerprint"

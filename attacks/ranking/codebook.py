@@ -49,6 +49,15 @@ class CodebookAttack(PosteriorAttack):
     References:
         This project; it extends RAIFLE's adversarial data manipulation (Pham, Kulkarni and Houmansadr, NDSS 2025,
         arXiv:2310.19163, section III.C).
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.ranking import CodebookAttack
+        >>> from fedleak.attacks.ranking.toy import toy
+        >>> view, truth = toy("codes")
+        >>> estimate = CodebookAttack()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["auc"].mean()), 2)
+        1.0
     """
 
     name = "codebook"

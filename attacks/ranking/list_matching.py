@@ -42,6 +42,15 @@ class ListMatching(InteractionAttack):
 
     References:
         [Pham25], Algorithm 1.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.ranking import ListMatching
+        >>> from fedleak.attacks.ranking.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = ListMatching(max_iter=30)(view, generator=torch.Generator().manual_seed(0))
+        >>> float(estimate.score(view, truth).metrics["auc"].mean()) > 0.9
+        True
     """
 
     name = "raifle"

@@ -49,6 +49,15 @@ class ListPosterior(PosteriorAttack):
 
     References:
         This project; the setting is that of [Pham25], section V.B.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.ranking import ListPosterior
+        >>> from fedleak.attacks.ranking.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = ListPosterior(sweeps=40, simulated=16)(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["auc"].mean()), 2)
+        1.0
     """
 
     name = "list-posterior"

@@ -35,6 +35,15 @@ class MetricPosterior(PosteriorAttack):
 
     References:
         This project; the metrics are those of [Kharitonov19].
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.ranking import MetricPosterior
+        >>> from fedleak.attacks.ranking.toy import toy
+        >>> view, truth = toy("metrics")
+        >>> estimate = MetricPosterior()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["auc"].nanmean()), 2)
+        0.77
     """
 
     name = "metric-posterior"

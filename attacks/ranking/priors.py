@@ -71,6 +71,15 @@ class PriorOnly(PosteriorAttack):
 
     References:
         This project; the click models are those of [Pham25], section V.B.2.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.ranking import PriorOnly
+        >>> from fedleak.attacks.ranking.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = PriorOnly()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["auc"].mean()), 2)
+        0.45
     """
 
     name = "prior-only"

@@ -18,6 +18,15 @@ class IdentityChance(IdentityAttack):
 
     References:
         [Orekondy18], section 4.4 (i).
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.re_identification import IdentityChance
+        >>> from fedleak.attacks.re_identification.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = IdentityChance()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["ap"].mean()), 2)
+        0.17
     """
 
     name = "chance"
@@ -39,6 +48,15 @@ class CountsOnly(IdentityAttack):
 
     References:
         This project.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.re_identification import CountsOnly
+        >>> from fedleak.attacks.re_identification.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = CountsOnly()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["ap"].mean()), 2)
+        0.08
     """
 
     name = "counts-only"

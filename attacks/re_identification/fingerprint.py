@@ -49,6 +49,15 @@ class FingerprintAttack(IdentityAttack):
 
     References:
         This project; it extends the SVM of [Orekondy18], section 4.4.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.re_identification import FingerprintAttack
+        >>> from fedleak.attacks.re_identification.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = FingerprintAttack()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["ap"].mean()), 2)
+        1.0
     """
 
     name = "fingerprint"

@@ -39,6 +39,15 @@ class ProfileContrast(IdentityAttack):
 
     References:
         This project; the question is that of [Orekondy18], section 6.1.1.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.re_identification import ProfileContrast
+        >>> from fedleak.attacks.re_identification.toy import toy
+        >>> view, truth = toy(hold_out=True)
+        >>> estimate = ProfileContrast()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["ap"].mean()), 2)
+        1.0
     """
 
     name = "profile-contrast"
@@ -77,6 +86,15 @@ class ProfileWords(IdentityAttack):
 
     References:
         This project; see `WordCounts`.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.re_identification import ProfileWords
+        >>> from fedleak.attacks.re_identification.toy import toy
+        >>> view, truth = toy(hold_out=True)
+        >>> estimate = ProfileWords()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["ap"].mean()), 2)
+        0.9
     """
 
     name = "profile-words"

@@ -108,6 +108,15 @@ class WordCounts(IdentityAttack):
 
     References:
         This project; for labels instead of words, [Wainakh22], and [Ramakrishna22].
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.re_identification import WordCounts
+        >>> from fedleak.attacks.re_identification.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = WordCounts()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["ap"].mean()), 2)
+        1.0
     """
 
     name = "word-counts"

@@ -32,6 +32,15 @@ class IMIA(InteractionAttack):
 
     References:
         [Yuan23]; the steps are those of its published code and of RAIFLE's port of it.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.recommendation import IMIA
+        >>> from fedleak.attacks.recommendation.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = IMIA()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["auc"].mean()), 2)
+        0.56
     """
 
     name = "imia"

@@ -53,6 +53,15 @@ class MatchedFilter(InteractionAttack):
 
     References:
         This project; the setting is that of [Pham25], section VI.A.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.recommendation import MatchedFilter
+        >>> from fedleak.attacks.recommendation.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = MatchedFilter()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["auc"].mean()), 2)
+        1.0
     """
 
     name = "matched-filter"

@@ -37,6 +37,15 @@ class Raifle(InteractionAttack):
 
     References:
         [Pham25], Algorithm 2 and section VI.A.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.recommendation import Raifle
+        >>> from fedleak.attacks.recommendation.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = Raifle(max_iter=8)(view, generator=torch.Generator().manual_seed(0))
+        >>> float(estimate.score(view, truth).metrics["auc"].mean()) > 0.9
+        True
     """
 
     name = "raifle"

@@ -22,6 +22,15 @@ class MeanRecord(ReconstructionAttack):
 
     References:
         This project.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.reconstruction import MeanRecord
+        >>> from fedleak.attacks.reconstruction.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = MeanRecord()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["psnr"].mean()), 2)
+        14.99
     """
 
     name = "mean-image"
@@ -45,6 +54,15 @@ class MajorityRow(ReconstructionAttack):
 
     References:
         This project.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.reconstruction import MajorityRow
+        >>> from fedleak.attacks.reconstruction.toy import toy
+        >>> view, truth = toy("table")
+        >>> estimate = MajorityRow()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["categories"].mean()), 3)
+        0.325
     """
 
     name = "majority-row"
@@ -69,6 +87,15 @@ class ColumnPrior(ReconstructionAttack):
 
     References:
         [Vero23], section 5, the random baseline.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.reconstruction import ColumnPrior
+        >>> from fedleak.attacks.reconstruction.toy import toy
+        >>> view, truth = toy("table")
+        >>> estimate = ColumnPrior()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["categories"].mean()), 3)
+        0.525
     """
 
     name = "column-prior"
@@ -105,6 +132,15 @@ class RandomSentences(ReconstructionAttack):
 
     References:
         This project.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.reconstruction import RandomSentences
+        >>> from fedleak.attacks.reconstruction.toy import toy
+        >>> view, truth = toy("sentences")
+        >>> estimate = RandomSentences()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["rouge1"].mean()), 2)
+        0.08
     """
 
     name = "random-sentences"

@@ -73,6 +73,15 @@ class Dager(ReconstructionAttack):
 
     References:
         [Petrov24], algorithms 1 and 2, and the code of the authors.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.reconstruction import Dager
+        >>> from fedleak.attacks.reconstruction.toy import toy
+        >>> view, truth = toy("decoder")
+        >>> estimate = Dager()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["rouge1"].mean()), 2)
+        0.47
     """
 
     name = "dager"

@@ -88,6 +88,15 @@ class MemoryRows(ReconstructionAttack):
 
     References:
         This project for LoRA; the server's adapter is that of NeuroImprint, see `fedleak.server.memory_adapter`.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.reconstruction import MemoryRows
+        >>> from fedleak.attacks.reconstruction.toy import toy
+        >>> view, truth = toy("memory")
+        >>> estimate = MemoryRows(words=6)(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["rouge1"].mean()), 2)
+        0.83
     """
 
     name = "memory-rows"

@@ -74,6 +74,15 @@ class SentenceSpan(ReconstructionAttack):
     References:
         This project for recurrent networks, the noise, the last words and repetitions. For decoders: [Petrov24],
         algorithms 1 and 2.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.reconstruction import SentenceSpan
+        >>> from fedleak.attacks.reconstruction.toy import toy
+        >>> view, truth = toy("sentences")
+        >>> estimate = SentenceSpan()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["rouge1"].mean()), 2)
+        1.0
     """
 
     name = "sentence-span"

@@ -87,6 +87,16 @@ class SeparateMatching(ReconstructionAttack):
     References:
         This project, for the images from features and the smooth network; see `separated_features` for the features.
         The objective on the convolutions is that of [Geiping20].
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.reconstruction import SeparateMatching
+        >>> from fedleak.attacks.reconstruction.toy import toy
+        >>> view, truth = toy("convolutions")
+        >>> attack = SeparateMatching(max_iter=100, total_variation=0.002)
+        >>> estimate = attack(view, generator=torch.Generator().manual_seed(0))
+        >>> float(estimate.score(view, truth).metrics["psnr"].mean()) > 6
+        True
     """
 
     name = "separate-matching"
@@ -215,6 +225,15 @@ class UnrelatedSeparate(SeparateMatching):
 
     References:
         This project.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.reconstruction import UnrelatedSeparate
+        >>> from fedleak.attacks.reconstruction.toy import toy
+        >>> view, truth = toy("convolutions")
+        >>> estimate = UnrelatedSeparate(max_iter=20)(view, generator=torch.Generator().manual_seed(0))
+        >>> float(estimate.score(view, truth).metrics["psnr"].mean()) < 12
+        True
     """
 
     name = "unrelated-separate"

@@ -49,6 +49,15 @@ class TabLeak(ReconstructionAttack):
 
     References:
         [Vero23], and github.com/eth-sri/tableak (commit eb0c505), experiments 46 and 52.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.reconstruction import TabLeak
+        >>> from fedleak.attacks.reconstruction.toy import toy
+        >>> view, truth = toy("table")
+        >>> estimate = TabLeak(max_iter=150, members=4)(view, generator=torch.Generator().manual_seed(0))
+        >>> float(estimate.score(view, truth).metrics["categories"].mean()) > 0.9
+        True
     """
 
     name = "tableak"

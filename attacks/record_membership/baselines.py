@@ -18,6 +18,15 @@ class RandomMember(PoolAttack):
 
     References:
         This project.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.record_membership import RandomMember
+        >>> from fedleak.attacks.record_membership.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = RandomMember()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["auc"].mean()), 2)
+        0.54
     """
 
     name = "random-member"
@@ -45,6 +54,15 @@ class SentModelLoss(PoolAttack):
 
     References:
         This project; [Yeom18], adversary 1, on the global model.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.record_membership import SentModelLoss
+        >>> from fedleak.attacks.record_membership.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = SentModelLoss()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["auc"].mean()), 2)
+        0.59
     """
 
     name = "sent-model-loss"

@@ -122,6 +122,15 @@ class SmallestLoss(PoolAttack):
 
     References:
         [Hu23], section 4 and the published code.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.source import SmallestLoss
+        >>> from fedleak.attacks.source.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = SmallestLoss()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["source"].mean()), 3)
+        0.425
     """
 
     name = "smallest-loss"
@@ -147,6 +156,15 @@ class CandidateSource(JointFitAttack):
 
     References:
         This project.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.source import CandidateSource
+        >>> from fedleak.attacks.source.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = CandidateSource()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["source"].mean()), 2)
+        1.0
     """
 
     name: ClassVar[str] = "candidate-source"
@@ -169,6 +187,15 @@ class RandomSource(PoolAttack):
 
     References:
         This project.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.source import RandomSource
+        >>> from fedleak.attacks.source.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = RandomSource()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["source"].mean()), 3)
+        0.225
     """
 
     name = "random-source"

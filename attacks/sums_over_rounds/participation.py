@@ -79,6 +79,15 @@ class Participation(Attack):
 
     References:
         [So23].
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.sums_over_rounds import Participation
+        >>> from fedleak.attacks.sums_over_rounds.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = Participation()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["predicted-rounds-to-reveal"].mean()), 2)
+        10.4
     """
 
     name = "participation"

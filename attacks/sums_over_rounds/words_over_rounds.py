@@ -121,6 +121,15 @@ class WordsToReveal(SumsAttack):
 
     References:
         This project. Excluding what a negative pool has is the first step of group testing: [Dorfman43].
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.sums_over_rounds import WordsToReveal
+        >>> from fedleak.attacks.sums_over_rounds.toy import toy
+        >>> view, truth = toy("texts")
+        >>> estimate = WordsToReveal()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["f1"].mean()), 2)
+        0.75
     """
 
     name = "words-to-reveal"

@@ -30,6 +30,15 @@ class PopularWords(Attack):
 
     References:
         This project.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.words import PopularWords
+        >>> from fedleak.attacks.words.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = PopularWords()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["f1"].mean()), 2)
+        0.45
     """
 
     name = "popular-words"

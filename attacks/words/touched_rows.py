@@ -56,6 +56,15 @@ class TouchedRows(Attack):
 
     References:
         This project. That such rows reveal words is noted by [Melis19], section 4.1.
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.words import TouchedRows
+        >>> from fedleak.attacks.words.toy import toy
+        >>> view, truth = toy()
+        >>> estimate = TouchedRows()(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["f1"].mean()), 2)
+        1.0
     """
 
     name = "touched-rows"

@@ -1,6 +1,7 @@
 """A default audit leaves out only attacks that no published or frozen table needs."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
