@@ -30,13 +30,16 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "included.md"
 _START = """# What is included
 
+For whoever looks for an attack, a data set, a learner, a defence or a check by its name. After this page you know what
+there is, and what each needs.
+
 This page is made from the code by `make included`: each class describes itself. `fedleak list` prints the attacks with
-their papers and threat models, `fedleak list --fits DIR` those that a recording has the data for. An audit runs them,
-but for slow ones (`--slow`) and for published ones that are nowhere ahead of every other in
+their papers and threat models, and `fedleak list --fits DIR` those that a recording has the data for. An audit runs
+these, except for slow ones (`--slow`) and for published ones that are nowhere ahead of every other in
 [our results](../results.md) (`--published`).
 
-Where the data sets come from: [data.md](data.md). What the learners keep private: [models.md](models.md). Training in
-several processes: [clusters.md](clusters.md), [sweeps.md](sweeps.md)."""
+[Data sets](data.md) says where the data sets come from, and [models](models.md) what the learners keep private.
+[Clusters](clusters.md) and [sweeps](sweeps.md) are about training in several processes."""
 Row = tuple[str, ...]
 
 

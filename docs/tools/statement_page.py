@@ -1,6 +1,6 @@
 """Documentation of system.yaml and statement.json, made of the descriptions of their fields.
 
-python -m docs.tools.statement_page     # writes statement.schema.json and the tables of statement.md in docs/audit
+python -m docs.tools.statement_page     # in docs/audit: statement.schema.json, the tables of statement-reference.md
 """
 
 import json
@@ -14,7 +14,7 @@ from fedleak.reports.statement.system_file import PARTS, System
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "docs" / "audit" / "statement.schema.json"
-PAGE = ROOT / "docs" / "audit" / "statement.md"
+PAGE = ROOT / "docs" / "audit" / "statement-reference.md"
 _START = "<!-- fields: python -m docs.tools.statement_page -->\n"
 
 
@@ -24,7 +24,7 @@ def schema() -> str:
 
 
 def page() -> str:
-    """docs/audit/statement.md with current tables."""
+    """docs/audit/statement-reference.md with current tables."""
     return PAGE.read_text(encoding="utf-8").partition(_START)[0] + _START + "\n".join(_tables()) + "\n"
 
 

@@ -33,7 +33,7 @@ BITS = {
 """Types of numbers that can leave, and the bits of a number of each."""
 _WILDCARDS = frozenset("*?[")
 _WAY_OUT = "Restore the policy; until then nothing leaves the site."
-_KEYS = "See the table of keys in docs/site/guard.md, or `fedleak-guard schema`."
+_KEYS = "See the table of keys in docs/site/guard-reference.md, or `fedleak-guard schema`."
 
 
 def has_wildcards(name: str) -> bool:

@@ -17,7 +17,7 @@ from fedleak.evaluation.limits import Limit, limits_of
 from fedleak.reports.statement.numbers import Strict
 from fedleak_recorder.nearest import did_you_mean
 
-WAY_OUT = "docs/audit/system-example.yaml is an example, docs/audit/statement.md explains every field."
+WAY_OUT = "docs/audit/system-example.yaml is an example, docs/audit/statement-reference.md explains every field."
 Share = Annotated[float, Field(gt=0, lt=1)]
 Text = Annotated[str, Field(min_length=1)]
 RiskLevel = Literal["negligible", "limited", "significant", "maximum"]

@@ -240,7 +240,7 @@ def encoded(text: bytes, count: int) -> Array:
     return np.minimum(patterns, np.float32(0.4).view(np.uint32) - 1).view(np.float32)
 
 
-PAGE = (ROOT / "docs/site/guard.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/site/guard-reference.md").read_text(encoding="utf-8")
 EXAMPLE = """\
 tensors:
   - {name: "*.weight", dtype: float32}

@@ -38,8 +38,8 @@ except RefusedError as refused:
 entry = json.loads((folder / "log.jsonl").read_text())
 print(json.dumps({"reasons": reasons, "not_made": entry["not_made"]}))
 """
-CHECK = (ROOT / "docs/site/guard.md").read_text(encoding="utf-8").split("## A check of your own")[1].split("```")[1]
-CHECK = CHECK.removeprefix("python")
+PAGE = (ROOT / "docs/site/guard-reference.md").read_text(encoding="utf-8")
+CHECK = PAGE.split("## A check of your own")[1].split("```")[1].removeprefix("python")
 """A check as another distribution has it, from the page."""
 
 

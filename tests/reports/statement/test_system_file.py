@@ -68,6 +68,17 @@ def test_one_placeholder_that_is_left_is_refused_wherever_it_stands(
         read(tmp_path, **{field: value})
 
 
+def test_the_guide_quotes_what_an_unchanged_example_is_refused_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guide = (ROOT / "docs" / "audit" / "statement.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    Path("system.yaml").write_bytes(EXAMPLE.read_bytes())
+    with pytest.raises(InputError) as refused:
+        Declaration.read(Path("system.yaml"), QUESTIONS)
+    assert f"fedleak: {refused.value}\n" in guide
+
+
 def test_less_than_and_greater_than_within_a_text_are_no_placeholder(tmp_path: Path) -> None:
     assert read(tmp_path, purpose="values < 3 and > 1, mail to Ann <ann@a.example>").system.purpose.startswith("values")
 
