@@ -189,7 +189,7 @@ def sample_lists(
     length = whitened.shape[1] // lists
     codes = patterns(length).to(whitened)  # (2^L, L)
     blocks = [torch.arange(number * length, (number + 1) * length) for number in range(lists)]
-    likelihood = _Likelihood(maps, whitened, target, codes, blocks, clip)
+    likelihood = _ListLikelihood(maps, whitened, target, codes, blocks, clip)
     clicks = _drawn_from_prior(log_prior, codes, chains, generator)
     products = [clicks @ gram for gram in likelihood.grams]
     marginals = torch.zeros_like(clicks)
@@ -219,7 +219,7 @@ def sample_lists(
     return mean.reshape(victims, lists, length)
 
 
-class _Likelihood:
+class _ListLikelihood:
     """Log-likelihood of the patterns of one list given those of all others, see `sample_lists`.
 
     Attributes:

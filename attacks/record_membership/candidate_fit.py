@@ -12,7 +12,7 @@ from torch import Tensor
 from fedleak.attacks.record_membership.client_update import ClientUpdate
 from fedleak.attacks.record_membership.effects import AdamScales, Effects, Sketch
 from fedleak.attacks.record_membership.estimates import RecordMembershipEstimate
-from fedleak.attacks.record_membership.pool import KNOWS, NEEDS, CandidatePool, PoolAttack, flat_updates, recorded_type
+from fedleak.attacks.record_membership.pool import KNOWS, NEEDS, PoolAttack, ServerPool, flat_updates, recorded_type
 from fedleak.attacks.record_membership.update_fit import Fit, predicted_auc, summed_over_rounds
 from fedleak.client.simulated_clients import mean_clip_factor
 from fedleak.core.declared_noise import without_refuted_noise
@@ -99,7 +99,7 @@ class JointFitAttack(PoolAttack):
         return view.shared.value(("joint fit", options), lambda: self._fits(view, generator))
 
     def _fits(self, view: History, generator: torch.Generator) -> dict[int, Fit]:
-        pool = CandidatePool.of(view)
+        pool = ServerPool.of(view)
         size = _BYTES_OF_PAIR * len(pool) ** 2
         if size > memory_bound():
             raise ViewError(
@@ -121,7 +121,7 @@ class JointFitAttack(PoolAttack):
         return fits
 
     def of_round(
-        self, read: Callable[[], Iterable[RoundView]], counts: Tensor, pool: CandidatePool, generator: torch.Generator
+        self, read: Callable[[], Iterable[RoundView]], counts: Tensor, pool: ServerPool, generator: torch.Generator
     ) -> Iterator[tuple[int, Fit]]:
         """Yields the pseudonym of each client in a round, and the fit of its update.
 
@@ -175,7 +175,7 @@ class JointFitAttack(PoolAttack):
                 yield int(part.pseudonyms[number]), client_fit
 
     def _effects(
-        self, view: RoundView, counts: Tensor, pool: CandidatePool, generator: torch.Generator
+        self, view: RoundView, counts: Tensor, pool: ServerPool, generator: torch.Generator
     ) -> tuple[Effects, float]:
         """Effects of the candidates in a round with ``counts (V,)`` examples, and the declared noise."""
         local = pool.learner.local
@@ -239,7 +239,7 @@ class CandidateFit(JointFitAttack):
             senders=torch.tensor(list(fits)),
             scores=torch.stack([client_fit.log_odds for client_fit in fits.values()]),
             predicted=torch.tensor([predicted_auc(client_fit) for client_fit in fits.values()]),
-            duplicates=CandidatePool.of(view).duplicates(),
+            duplicates=ServerPool.of(view).duplicates(),
         )
 
 
@@ -255,7 +255,7 @@ def _evenly(view: History, count: int | None) -> list[int]:
     return [numbers[index] for index in indices.round().long().tolist()]
 
 
-def _check_step_sums(pool: CandidatePool) -> None:
+def _check_step_sums(pool: ServerPool) -> None:
     """Checks that updates are sums of gradients.
 
     Raises:
@@ -265,21 +265,21 @@ def _check_step_sums(pool: CandidatePool) -> None:
         raise ViewError("expected clients that train by SGD or Adam and do not clip the gradients of single examples")
 
 
-def _is_one_pass(pool: CandidatePool) -> bool:
+def _is_one_pass(pool: ServerPool) -> bool:
     """Whether clients make one pass over their data, by plain SGD or by Adam."""
     local = pool.learner.local
     is_one_pass_of_adam = local.optimizer == "adam" and local.epochs == 1 and local.updates is None
     return pool.learner.single_pass_batch is not None or is_one_pass_of_adam
 
 
-def _rates(view: RoundView, pool: CandidatePool, generator: torch.Generator) -> Tensor:
+def _rates(view: RoundView, pool: ServerPool, generator: torch.Generator) -> Tensor:
     """``(V, 1)`` sum of each client's step sizes over the number of its records, times the factor of its clip."""
     step_sums = _step_sums(view, pool)[:, None]
     clip_factors = _clip_factors(view, pool, generator)
     return step_sums / view.example_counts.clamp(min=1)[:, None] * clip_factors
 
 
-def _step_sums(view: RoundView, pool: CandidatePool) -> Tensor:
+def _step_sums(view: RoundView, pool: ServerPool) -> Tensor:
     """``(V,)`` sum of each client's step sizes."""
     learner = pool.learner
     sums = learner.step_sums(view.example_counts)
@@ -289,7 +289,7 @@ def _step_sums(view: RoundView, pool: CandidatePool) -> Tensor:
     return learner.learning_rate * learner.steps(view.example_counts).double()
 
 
-def _clip_factors(view: RoundView, pool: CandidatePool, generator: torch.Generator) -> Tensor:
+def _clip_factors(view: RoundView, pool: ServerPool, generator: torch.Generator) -> Tensor:
     """``(V, 1)`` factor by which clients clip, from simulated clients with random candidates; 1 without a clip."""
     pool = pool.in_type(recorded_type(view))
     factors = torch.ones(view.victims, 1, dtype=torch.float64)

@@ -6,8 +6,8 @@ from fedleak.attacks.record_membership.estimates import RecordMembershipEstimate
 from fedleak.attacks.record_membership.pool import (
     KNOWS,
     NEEDS,
-    CandidatePool,
     PoolAttack,
+    ServerPool,
     averaged,
     membership,
     statistics,
@@ -40,7 +40,7 @@ class ClassCounts(PoolAttack):
     threat_model = ThreatModel(sees="each client's update, for its classes only", knows=KNOWS, needs=NEEDS)
 
     def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:
-        labels = CandidatePool.of(view).labels
+        labels = ServerPool.of(view).labels
         rounds = [(of_round.senders, of_round.class_shares[:, labels]) for of_round in statistics(view)]
         senders, scores = averaged(rounds)
         return membership(senders, scores, view)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedleak.attacks.record_membership.joint_fit import Basis
-from fedleak.attacks.record_membership.pool import CandidatePool, in_type
+from fedleak.attacks.record_membership.pool import ServerPool, in_type
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 
 _COLUMNS = 4096
@@ -83,7 +83,7 @@ class AdamScales:
     batch: int
     steps: int
 
-    def mean_square(self, pool: CandidatePool, model: Mapping[str, Tensor], names: tuple[str, ...]) -> Tensor:
+    def mean_square(self, pool: ServerPool, model: Mapping[str, Tensor], names: tuple[str, ...]) -> Tensor:
         """``(D,)`` mean square of each number of the gradient of random batches of candidates."""
         width = sum(model[name].numel() for name in names)
         count = len(pool)
@@ -132,7 +132,7 @@ class Effects:
         adam: how Adam scales gradients; None for SGD.
     """
 
-    pool: CandidatePool
+    pool: ServerPool
     names: tuple[str, ...]
     sketch: Sketch
     dtype: torch.dtype

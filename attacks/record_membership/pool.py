@@ -30,7 +30,7 @@ _NUMBERS_AT_ONCE = 2**24
 
 
 @dataclass(frozen=True)
-class CandidatePool:
+class ServerPool:
     """Candidate records of a view.
 
     Attributes:
@@ -44,7 +44,7 @@ class CandidatePool:
     learner: RecordAlgorithm
 
     @classmethod
-    def of(cls, view: View) -> "CandidatePool":
+    def of(cls, view: View) -> "ServerPool":
         """The pool of a view, which has one global model for all clients.
 
         Raises:
@@ -57,7 +57,7 @@ class CandidatePool:
             raise ViewError("expected at least one candidate, got none")
         return cls(records, labels, view.require(RecordAlgorithm))
 
-    def in_type(self, dtype: torch.dtype) -> "CandidatePool":
+    def in_type(self, dtype: torch.dtype) -> "ServerPool":
         """The same pool with records in another type, for gradients of a model in that type."""
         recorded = self.records.dtype
         if recorded == dtype or not recorded.is_floating_point:
@@ -160,10 +160,10 @@ def in_type(model: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor
 
 def statistics(view: History) -> list[RoundStatistics]:
     """Statistics of every round, computed once for all attacks on a view."""
-    return view.shared.value("statistics of candidates", lambda: _statistics(view, CandidatePool.of(view)))
+    return view.shared.value("statistics of candidates", lambda: _statistics(view, ServerPool.of(view)))
 
 
-def _statistics(view: History, pool: CandidatePool) -> list[RoundStatistics]:
+def _statistics(view: History, pool: ServerPool) -> list[RoundStatistics]:
     rounds = itertools.groupby(view.each_part(), lambda part: part.round)
     return [_together([_of_part(part, pool) for part in parts]) for _, parts in rounds]
 
@@ -185,7 +185,7 @@ def _together(parts: list[RoundStatistics]) -> RoundStatistics:
     )
 
 
-def _of_part(view: RoundView, pool: CandidatePool) -> RoundStatistics:
+def _of_part(view: RoundView, pool: ServerPool) -> RoundStatistics:
     updates, names = flat_updates(view, pool.learner)
     pool = pool.in_type(updates.dtype)
     # One pass over the gradients, of which only chunks are in memory.
@@ -243,5 +243,5 @@ def membership(senders: Tensor, scores: Tensor, view: History) -> RecordMembersh
         senders=senders,
         scores=scores,
         predicted=torch.full((len(senders),), torch.nan),
-        duplicates=CandidatePool.of(view).duplicates(),
+        duplicates=ServerPool.of(view).duplicates(),
     )

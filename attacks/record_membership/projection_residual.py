@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fedleak.attacks.record_membership.estimates import RecordMembershipEstimate
-from fedleak.attacks.record_membership.pool import KNOWS, NEEDS, CandidatePool, PoolAttack, averaged, membership
+from fedleak.attacks.record_membership.pool import KNOWS, NEEDS, PoolAttack, ServerPool, averaged, membership
 from fedleak.attacks.words.adapter_sums import change_error
 from fedleak.attacks.words.joint_pursuit import VectorSums
 from fedleak.client.pretrained import PretrainedAlgorithm
@@ -55,13 +55,13 @@ class ProjectionResidual(PoolAttack):
     )
 
     def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:
-        pool = CandidatePool.of(view)
+        pool = ServerPool.of(view)
         rounds = [(part.pseudonyms, _scores(part, pool)) for part in view.each_part()]
         senders, scores = averaged(rounds)
         return membership(senders, scores, view)
 
 
-def _scores(view: RoundView, pool: CandidatePool) -> Tensor:
+def _scores(view: RoundView, pool: ServerPool) -> Tensor:
     """``(V, M)`` minus the mean residual."""
     algorithm = view.require(PretrainedAlgorithm)
     minus_residuals = torch.zeros(view.victims, len(pool), dtype=torch.float64)

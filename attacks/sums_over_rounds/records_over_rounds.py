@@ -12,7 +12,7 @@ from torch.nn.functional import logsigmoid
 
 from fedleak.attacks.applicability import without_sums
 from fedleak.attacks.record_membership.candidate_fit import CandidateFit
-from fedleak.attacks.record_membership.pool import KNOWS, NEEDS, CandidatePool
+from fedleak.attacks.record_membership.pool import KNOWS, NEEDS, ServerPool
 from fedleak.attacks.source.source_inference import SOURCE
 from fedleak.attacks.sums_over_rounds.base import SumsAttack, lengths
 from fedleak.attacks.sums_over_rounds.estimates import (
@@ -238,7 +238,7 @@ def _record_sums(
     rounds = min(len(view.by_round) or most, most)
     for number, part in enumerate(each_round_of_sums(view, participants, most, batches=True), start=1):
         sums = part.view
-        fits = CandidateFit().of_round(partial(iter, [sums]), sums.example_counts, CandidatePool.of(sums), generator)
+        fits = CandidateFit().of_round(partial(iter, [sums]), sums.example_counts, ServerPool.of(sums), generator)
         log_odds = torch.stack([sum_fit.log_odds for _, sum_fit in fits]).double()
         odds.append(log_odds.clamp(-_LARGEST, _LARGEST))
         taking.append(part.taking)

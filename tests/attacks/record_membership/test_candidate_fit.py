@@ -11,7 +11,7 @@ from fedleak.attacks.record_membership import CandidateFit, FedMIACosine, Gradie
 from fedleak.attacks.record_membership.candidate_fit import JointFitAttack
 from fedleak.attacks.record_membership.effects import AdamScales
 from fedleak.attacks.record_membership.estimates import RecordMembershipEstimate
-from fedleak.attacks.record_membership.pool import CandidatePool, PoolAttack
+from fedleak.attacks.record_membership.pool import PoolAttack, ServerPool
 from fedleak.attacks.source.source_inference import CandidateSource, SmallestLoss
 from fedleak.client.binary_classifier import BinaryClassifierAlgorithm
 from fedleak.client.engine.local_hyperparameters import LocalTraining
@@ -287,12 +287,12 @@ def test_one_step_in_float32_is_fitted_by_gradients_in_float64(monkeypatch: pyte
     view, truth = toy()
     view = dataclasses.replace(view)  # without the fits of other tests
     types = set[torch.dtype]()
-    gradients = CandidatePool.gradients
+    gradients = ServerPool.gradients
 
-    def watched(pool: CandidatePool, model: Mapping[str, torch.Tensor], names: tuple[str, ...]) -> Iterator[Any]:
+    def watched(pool: ServerPool, model: Mapping[str, torch.Tensor], names: tuple[str, ...]) -> Iterator[Any]:
         types.update(value.dtype for value in model.values())
         return gradients(pool, model, names)
 
-    monkeypatch.setattr(CandidatePool, "gradients", watched)
+    monkeypatch.setattr(ServerPool, "gradients", watched)
     assert scored(CandidateFit(), view, truth, "auc") == 1
     assert types == {torch.float64}

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedleak.attacks.record_membership.candidate_fit import CandidateFit
-from fedleak.attacks.record_membership.pool import CandidatePool, PoolAttack
+from fedleak.attacks.record_membership.pool import PoolAttack, ServerPool
 from fedleak.attacks.record_membership.projection_residual import ProjectionResidual
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.core.errors import ViewError
@@ -38,7 +38,7 @@ def test_one_step_tells_weights_of_texts_of_any_length_exactly() -> None:
     """A record's part in a mean over tokens is its share of the tokens."""
     view, truth = toy(LocalTraining(learning_rate=0.5, batch_size=None), sizes=True)
     assert scored(CandidateFit(), view, truth) == 1
-    sizes = CandidatePool.of(view).sizes
+    sizes = ServerPool.of(view).sizes
     predictions = (view.auxiliary[CANDIDATES][:, 1:] > 0).sum(1)
     assert torch.allclose(sizes * predictions.float().mean(), predictions.float())
 
