@@ -161,11 +161,11 @@ def exchanged(view: View) -> View:
         )
     if not isinstance(view, History):
         return of_others(view)
-    # In each round by another number of places, so that a client's messages do not stay together.
+    # In each round by another number of places, so that a client's messages do not stay together, and never by all.
     sender = torch.arange(view.victims)
     for number in torch.unique(view.sent_in).tolist():
         in_round = (view.sent_in == number).nonzero().flatten()
-        sender[in_round] = in_round.roll(number + 1)
+        sender[in_round] = in_round.roll(1 + number % max(len(in_round) - 1, 1))
     return with_deltas(view, lambda delta: delta[sender])
 
 
