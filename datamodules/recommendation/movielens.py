@@ -195,8 +195,8 @@ class MovieLens(RecommenderDataModule):
         columns, _ = read_table(path, people.columns, page=_PAGE, separator=people.separator, header=False)
         row_of_user = {user: row for row, user in enumerate(columns["userId"])}
         # Clients are numbered by rank; the file has the users' identifiers.
-        user_ids = self._all_users
         ranks = self._split[0].ranks
+        user_ids = self._all_users  # known once the split has read the ratings
         if ranks is not None:
             user_ids = user_ids[ranks]
         users = user_ids.tolist()

@@ -20,7 +20,7 @@ from fedleak.core.seeding import KEY_VARIABLE, generator_for
 from fedleak.core.view import ITEM_EMBEDDING
 from fedleak.defenses.local_dp import LocalDP
 from fedleak.recordings.recording import Recording
-from fedleak_recorder import format as format_of_recordings
+from fedleak_recorder import journal
 from fedleak_recorder.files import write_once
 from tests.callbacks.toy import Toy, rounds
 from tests.toys import LastRecord, quiet_trainer, train
@@ -241,7 +241,7 @@ def test_a_full_disk_ends_the_training_and_keeps_what_is_whole(tmp_path: Path, m
             raise OSError(errno.ENOSPC, "No space left on device")
         return real(path, data)
 
-    monkeypatch.setattr(format_of_recordings, "write_once", full)
+    monkeypatch.setattr(journal, "write_once", full)
     with pytest.raises(InputError, match="full"):
         train(tmp_path, rounds=3)
     assert Recording(tmp_path / "deltas").rounds == [0]
