@@ -27,6 +27,7 @@ from fedleak.core.class_paths import classes_in
 from fedleak.core.described import described
 from fedleak.core.errors import InputError
 from fedleak.datamodules.devices.synthetic_posts import SyntheticPosts
+from fedleak.datamodules.images.digits import Digits
 from fedleak.datamodules.images.synthetic_features import SyntheticFeatures
 from fedleak.datamodules.images.synthetic_images import SyntheticImages
 from fedleak.datamodules.partition.client_split import ClientSplit
@@ -90,6 +91,7 @@ SOURCES: tuple[Callable[[], FederatedDataModule], ...] = (
     lambda: SyntheticImages(split=SPLIT, train_per_class=30, test_per_class=2, auxiliary_per_class=2),
     lambda: SyntheticFeatures(users=4, item_sets=2),
     lambda: SyntheticPosts(writers=4, posts=12, vocabulary=30),
+    lambda: Digits(split=SPLIT),
 )
 OPTIONS: dict[type[BuiltFromData], dict[str, Any]] = {
     CentralFNCF: {"user_dim": 4, "item_dim": 4, "hidden": (8,)},
