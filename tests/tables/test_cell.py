@@ -107,7 +107,6 @@ def test_results_say_what_was_read_back(folder: Path) -> None:
     assert read_results(folder / "out").read_back == ["synthetic-seed0"]
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("path", sorted(table_files().values()), ids=lambda path: path.stem)
 def test_every_table_s_cells_can_be_trained_and_attacked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the cells, as few as hold every label of every axis: a table has hundreds, and parsing takes its time."""
