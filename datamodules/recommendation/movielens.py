@@ -21,7 +21,7 @@ from fedleak.training.people import bands
 LIKED = 4.0
 """Stars from which a rating means that the user liked the film."""
 _COLUMNS = {"userId": WHOLE, "movieId": WHOLE, "rating": number(0.5, 5), "timestamp": WHOLE}
-_OCCUPATIONS = (
+OCCUPATIONS = (
     "administrator",
     "artist",
     "doctor",
@@ -44,8 +44,9 @@ _OCCUPATIONS = (
     "technician",
     "writer",
 )
+"""Of the users, in the order of ``u.occupation``."""
 _GENDER = matching("[MF]", "M or F", "MF".index)
-_NAMED = matching("|".join(_OCCUPATIONS), "one of the 21 occupations of u.occupation", _OCCUPATIONS.index)
+_NAMED = matching("|".join(OCCUPATIONS), "one of the 21 occupations of u.occupation", OCCUPATIONS.index)
 _NUMBERED = matching("1?[0-9]|20", "a number of an occupation from 0 to 20", int)
 _PAGE = "https://grouplens.org/datasets/movielens/"
 _FILES = "https://files.grouplens.org/datasets/movielens/"

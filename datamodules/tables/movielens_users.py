@@ -5,34 +5,12 @@ from typing import Any
 
 from torch import Tensor
 
+from fedleak.datamodules.recommendation.movielens import OCCUPATIONS
 from fedleak.datamodules.tables.base import TableDataModule
 from fedleak.datamodules.tables.csv_table import read_schema
 from fedleak.datamodules.tables.schema import Column
 
 _PAGE = "https://grouplens.org/datasets/movielens/100k/"
-_OCCUPATIONS = (
-    "administrator",
-    "artist",
-    "doctor",
-    "educator",
-    "engineer",
-    "entertainment",
-    "executive",
-    "healthcare",
-    "homemaker",
-    "lawyer",
-    "librarian",
-    "marketing",
-    "none",
-    "other",
-    "programmer",
-    "retired",
-    "salesman",
-    "scientist",
-    "student",
-    "technician",
-    "writer",
-)
 
 
 class MovieLensUsers(TableDataModule):
@@ -51,7 +29,7 @@ class MovieLensUsers(TableDataModule):
     class_names: Sequence[str] = ("F", "M")
     schema = (
         Column(name="age", kind="number", lowest=1, highest=99),
-        Column(name="occupation", values=_OCCUPATIONS),
+        Column(name="occupation", values=OCCUPATIONS),
     )
 
     def __init__(self, *, auxiliary_per_class: int = 10, **kwargs: Any) -> None:

@@ -23,10 +23,10 @@ PAGE = ROOT / "docs" / "start" / "your-network.md"
 _START = """# Your network, and what to fear
 
 For whoever asks "we train this: what could the server learn?". Find your network; each row is something that could be
-inferred of a client, with the attacks that a default audit runs for it, the metric that they are judged by, and what a
-recording must hold. This page is made from the code by `make included`.
+inferred of a client, with the attacks that an audit runs for it (slow ones with `--slow`), the metric that they are
+judged by, and what a recording must hold. This page is made from the code by `make included`.
 
-* `fedleak audit DIR` runs all rows that your recording has the data for, and says of the others what is missing.
+* `fedleak audit DIR` runs what your recording has the data for, and says of the rest what is missing.
 * `fedleak list --fits DIR` lists them before.
 * [Record your system](../audit/record-your-system.md) says how each entry of the last column is recorded; a network of
   your own is described in [own-network.md](../audit/own-network.md)."""
@@ -48,7 +48,13 @@ RECORDED = {
 
 def page() -> str:
     """Text of the page."""
-    sections = [_section("Any network", "These questions ask for no particular network.", _of_any_network())]
+    sections = [
+        _section(
+            "Any network",
+            "These attacks ask for no particular way of training; the last column says what an update must hold.",
+            _of_any_network(),
+        )
+    ]
     for name, algorithm in sorted(ALGORITHMS.items()):
         attacks = _of_network(algorithm)
         if attacks:
@@ -62,19 +68,19 @@ def _networks(kind: type[Attack]) -> list[type]:
 
 
 def _of_any_network() -> list[type[Attack]]:
-    return [kind for kind in _in_default_audits() if not _networks(kind)]
+    return [kind for kind in _in_audits() if not _networks(kind)]
 
 
 def _of_network(algorithm: type[ClientAlgorithm]) -> list[type[Attack]]:
     """Attacks that ask for what an algorithm is."""
     return [
         kind
-        for kind in _in_default_audits()
+        for kind in _in_audits()
         if _networks(kind) and all(issubclass(algorithm, network) for network in _networks(kind))
     ]
 
 
-def _in_default_audits() -> list[type[Attack]]:
+def _in_audits() -> list[type[Attack]]:
     return [kind for kind in REGISTRY.values() if not kind.baseline and not kind.for_comparison]
 
 
@@ -84,10 +90,16 @@ def _section(title: str, lead: str, attacks: Iterable[type[Attack]]) -> str:
     for kind in attacks:
         by_question.setdefault(kind.estimates.inferred, []).append(kind)
     rows = [
-        (inferred, ", ".join(f"`{kind.name}`" for kind in kinds), metric_of(kinds[0]), recorded_for(kinds))
+        (inferred, ", ".join(map(_named, kinds)), metric_of(kinds[0]), recorded_for(kinds))
         for inferred, kinds in by_question.items()
     ]
     return f"## {title}\n\n{lead}\n\n" + table(("The server infers", "Attacks", "Metric", "What to record"), rows)
+
+
+def _named(kind: type[Attack]) -> str:
+    if kind.slow:
+        return f"`{kind.name}` (slow)"
+    return f"`{kind.name}`"
 
 
 def metric_of(kind: type[Attack]) -> str:

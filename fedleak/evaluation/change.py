@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -14,9 +14,6 @@ from fedleak.evaluation.limits import FEWEST
 from fedleak.evaluation.mean_interval import MeanOverClients
 from fedleak.evaluation.paired_means import crossed, mean_over_clients, paired
 from fedleak.evaluation.scores import AttackInfo, setting_columns
-
-if TYPE_CHECKING:
-    pass
 
 Direction = Literal["more", "less", "equal", "undecided"]
 COLUMNS: tuple[str, ...] = (

@@ -1,18 +1,14 @@
 """Sentences on a comparison of two runs: how clients were matched, what verdicts mean, and what was not compared."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedleak.evaluation.change import Change
+from fedleak.evaluation.compared_side import CellScores, ComparedSide, Key, Rank
 from fedleak.evaluation.limits import FEWEST
 from fedleak.evaluation.paired_means import crossed
 from fedleak_recorder.pseudonyms import KEY_VARIABLE
-
-if TYPE_CHECKING:
-    pass
-from fedleak.evaluation.change import Change
-from fedleak.evaluation.compared_side import CellScores, ComparedSide, Key, Rank
 
 
 def not_compared_sentences(

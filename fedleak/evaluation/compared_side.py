@@ -3,7 +3,6 @@
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -14,10 +13,6 @@ from fedleak.evaluation.judging import is_judged
 from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.scores import SETTING, AttackInfo, describe, setting_columns
 from fedleak.evaluation.stored_run import StoredRun
-
-if TYPE_CHECKING:
-    pass
-
 
 Key = tuple[str, ...]
 """Metric and settings, as texts: what two rows must have in common to be compared."""
