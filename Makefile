@@ -45,7 +45,7 @@ tests: $(READY)
 test-wheel: $(READY) | $(UV)  ## a part of test: wheels in an environment of their own, used from a folder with files of a user
 	OMP_NUM_THREADS=1 $(BIN)/pytest tests/wheel
 
-quick: $(READY)  ## the tests that train nothing, start no process and take no second: 290 seconds of CPU time
+quick: $(READY)  ## the tests that train nothing, start no process and take no second: 220 seconds of CPU time
 	$(PYTEST) -m "not integration"
 
 FILES ?=
