@@ -19,6 +19,7 @@ from fedleak.commands.audit import audit
 from fedleak.commands.convert import convert, convert_dump
 from fedleak.commands.export import export
 from fedleak.commands.shared.parser import parsed
+from fedleak.core.seeding import KEY_VARIABLE
 from fedleak.evaluation.gate import FAILED
 from fedleak.recordings.named_algorithm import learner_from, network_of
 from fedleak.recordings.recording import Recording
@@ -111,7 +112,10 @@ def test_the_steps_of_the_ci_example_run_in_somebody_elses_repository(tmp_path: 
     for name in ("requirements/fedleak.lock", "pyproject.toml", "recorder/pyproject.toml", "guard/pyproject.toml"):
         os.utime(checkout / name, (0, 0))  # older than the environment, which make then leaves as it is
     job = ci_job()
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("FEDLEAK_")}
+    # The key of what is drawn in secret stays that of all tests, so that every run draws the same.
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("FEDLEAK_") or name == KEY_VARIABLE
+    }
     environment = {**inherited, **job["env"]}
     for step in job["steps"]:
         if "run" in step:
