@@ -8,11 +8,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from fedleak.client.network_tokens import NetworkTokens, network_tokens
 from fedleak.core.io.tables import BadRows
 from fedleak.datamodules.devices.base import Background, OwnedDataModule
 from fedleak.datamodules.devices.tokenization import (
     PADDING,
-    UNKNOWN,
     TokenizationOptions,
     Vocabulary,
     encode_posts,
@@ -60,13 +60,15 @@ class OwnedTextDataModule(OwnedDataModule):
         """Background texts and their ratings, zeros if there are none."""
 
     @property
-    def vocabulary(self) -> Vocabulary:
+    def vocabulary(self) -> Vocabulary | NetworkTokens:
         """The words that the model knows."""
         return self._read[1]
 
     @property
     def vocabulary_size(self) -> int:
         """Size of the vocabulary as configured; with fewer different words the last numbers are unused."""
+        if self.text.tokens is not None:
+            return network_tokens(self.text.tokens).size
         return self.text.vocabulary
 
     def read(self) -> OwnedExamples:
@@ -74,7 +76,7 @@ class OwnedTextDataModule(OwnedDataModule):
 
     def read_background(self) -> Background:
         texts, ratings = self.background_texts()
-        tokens = tokens_of(texts, self.unit, fewest_words=self.text.fewest_words)
+        tokens = tokens_of(texts, self.unit, self.text)
         features = self.vocabulary.encode(tokens.words, self.text.words)
         # Each example has the rating of its text.
         labels = torch.tensor(ratings, dtype=torch.float32)[torch.from_numpy(tokens.sources)]
@@ -99,13 +101,13 @@ class OwnedTextDataModule(OwnedDataModule):
         """``(P, N)`` True for the examples of each profile; a word outside the vocabulary is in no example."""
         members = []
         for profile in self.devices.profiles:
-            numbers = [self.vocabulary.number(term.lower()) for term in profile.terms]
-            terms = torch.tensor([number for number in numbers if number != UNKNOWN])
+            numbers = [self.vocabulary.known_number(term) for term in profile.terms]
+            terms = torch.tensor([number for number in numbers if number is not None])
             members.append(torch.isin(examples.features, terms).any(1))
         return torch.stack(members)
 
     @functools.cached_property
-    def _read(self) -> tuple[OwnedExamples, Vocabulary]:
+    def _read(self) -> tuple[OwnedExamples, Vocabulary | NetworkTokens]:
         posts = self.read_posts()
         positions, left_out = kept_posts(
             posts.owners, posts.days, self.users, dated_only=self.dated_only, seed=self.seed, name=self.name

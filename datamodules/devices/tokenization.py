@@ -6,12 +6,14 @@ import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedleak.client.network_tokens import NetworkTokens, network_tokens
 from fedleak.core.errors import require
 from fedleak.datamodules.devices.user_examples import UNDATED, Dropped, OwnedExamples
 from fedleak.datamodules.devices.user_filter import Ints, Posts
@@ -33,14 +35,18 @@ class TokenizationOptions:
     """Options of the conversion.
 
     Attributes:
+        tokens: folder of a pretrained network with its ``tokenizer.json``: texts become the tokens that this network
+            reads, with case and punctuation. None for words, as in the paper.
         vocabulary: size of the vocabulary, including padding and the unknown word: 5,000 for Blog, 1,000 for Yelp
-            (section 5). Its words are the most frequent of the selected users.
-        words: words of an example; further ones are cut off. The paper does not give this number.
+            (section 5). Its words are the most frequent of the selected users. A network's tokens are all of its own.
+        words: words of an example; further ones are cut off. The paper does not give this number. Of a network's
+            tokens, it counts those that the network has around every text too.
         fewest_words: shorter examples are left out; the prediction of a next word needs two.
         repeats: ``drop`` keeps the first of a user's equal examples, so that no text is on both of its devices;
             ``keep`` keeps all.
     """
 
+    tokens: Path | None = None
     vocabulary: int = 5000
     words: int = 32
     fewest_words: int = 2
@@ -102,9 +108,9 @@ class Vocabulary:
     def __len__(self) -> int:
         return RESERVED + len(self.words)
 
-    def number(self, word: str) -> int:
-        """The word's number."""
-        return self._numbers.get(word, UNKNOWN)
+    def known_number(self, word: str) -> int | None:
+        """The word's number; None if it is unknown."""
+        return self._numbers.get(word.lower())
 
     def encode(self, texts: Sequence[Sequence[str]], length: int) -> Tensor:
         """``(N, L)`` int64 numbers of the first L = `length` words of N texts, padded with 0."""
@@ -120,33 +126,43 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Tokens:
-    """Texts as words.
+    """Texts as words, or as a network's tokens.
 
     Attributes:
-        words: words of ``M`` examples.
+        words: words of ``M`` examples, or numbers of their tokens.
         sources: ``(M,)`` int64 ascending numbers of the texts that they come from.
         short: number of examples left out because they have too few words.
     """
 
-    words: Sequence[Sequence[str]]
+    words: Sequence[Sequence[Any]]
     sources: Ints
     short: int
 
 
-def tokens_of(texts: Sequence[str], unit: Literal["sentence", "text"], *, fewest_words: int) -> Tokens:
-    """Splits texts into examples: sentences (Blog, section 5 iii) or whole texts (Yelp) of at least so many words."""
-    examples: list[list[str]] = []
-    sources: list[int] = []
-    with_any_word = 0  # examples, with those of too few words
+def tokens_of(texts: Sequence[str], unit: Literal["sentence", "text"], options: TokenizationOptions) -> Tokens:
+    """Splits texts into examples of enough words: sentences (Blog, section 5 iii) or whole texts (Yelp)."""
+    parts: list[str] = []
+    part_sources: list[int] = []
     for number, text in enumerate(texts):
-        parts = sentences_of(text) if unit == "sentence" else [text]
-        for part in parts:
-            words = words_of(part)
-            with_any_word += bool(words)
-            if len(words) >= fewest_words:
-                examples.append(words)
-                sources.append(number)
-    return Tokens(examples, np.array(sources, np.int64), with_any_word - len(examples))
+        parts_of_text = sentences_of(text) if unit == "sentence" else [text]
+        parts += parts_of_text
+        part_sources += [number] * len(parts_of_text)
+    words_of_parts = _words_of_parts(parts, options.tokens)
+    long_enough = [number for number, words in enumerate(words_of_parts) if len(words) >= options.fewest_words]
+    with_any_word = sum(bool(words) for words in words_of_parts)
+    return Tokens(
+        words=[words_of_parts[number] for number in long_enough],
+        sources=np.array([part_sources[number] for number in long_enough], np.int64),
+        short=with_any_word - len(long_enough),
+    )
+
+
+def _words_of_parts(parts: Sequence[str], folder: Path | None) -> Sequence[Sequence[Any]]:
+    """Words of each part of a text, or the tokens that a network reads of it."""
+    if folder is None:
+        return [words_of(part) for part in parts]
+    # Spaces at the ends of a sentence would be tokens of their own.
+    return network_tokens(folder).split([html.unescape(part).strip() for part in parts])
 
 
 def encode_posts(
@@ -156,10 +172,14 @@ def encode_posts(
     *,
     wordless: Literal["error", "drop"] = "error",
     users_left_out: int = 0,
-) -> tuple[OwnedExamples, Vocabulary]:
+) -> tuple[OwnedExamples, Vocabulary | NetworkTokens]:
     """Examples of the selected users, grouped by post, and their vocabulary."""
-    tokens = tokens_of(posts.texts, unit, fewest_words=options.fewest_words)
-    vocabulary = Vocabulary.most_frequent(tokens.words, options.vocabulary)
+    tokens = tokens_of(posts.texts, unit, options)
+    vocabulary: Vocabulary | NetworkTokens
+    if options.tokens is None:
+        vocabulary = Vocabulary.most_frequent(tokens.words, options.vocabulary)
+    else:
+        vocabulary = network_tokens(options.tokens)
     features = vocabulary.encode(tokens.words, options.words)
     # Users without an example are left out or refused, and the others numbered again.
     owners = posts.owners[tokens.sources]

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedleak.client.nets.dropout import draw_noise
+from fedleak.client.network_tokens import exchanged
 from fedleak.core.errors import ViewError
 
 _TOKENS_AT_ONCE = 4096
@@ -98,13 +99,16 @@ def read_inputs(
     return inputs
 
 
-def first_vectors(network: nn.Module, vocabulary: int, positions: int) -> tuple[Tensor, Tensor, list[str]]:
+def first_vectors(
+    network: nn.Module, vocabulary: int, positions: int, padding: int = 0
+) -> tuple[Tensor, Tensor, list[str]]:
     """Inputs ``(K, d)`` of the first adapted layers for every token, their tokens ``(K,)``, and the layers' names.
 
     Args:
         network: a network that reads tokens.
         vocabulary: number of token numbers.
         positions: places of a text, of which each has an input of its own if places differ.
+        padding: number that the network gives to padding, see `fedleak.client.network_tokens.exchanged`.
 
     Raises:
         ViewError: the layers read what depends on other tokens of the text.
@@ -112,14 +116,14 @@ def first_vectors(network: nn.Module, vocabulary: int, positions: int) -> tuple[
     # What the layers read of random texts, in which every token has others beside it.
     generator = torch.Generator().manual_seed(0)
     probe = torch.randint(1, vocabulary, (_PROBES, positions), generator=generator)
-    of_probe, names = _read_first(network, probe)
+    of_probe, names = _read_first(network, exchanged(probe, padding))
     # If it is what they read of the same tokens alone, it depends neither on other tokens nor on the place.
     tokens = torch.arange(1, vocabulary)  # 0 is padding
-    vectors = _read_in_parts(network, tokens[:, None], _TOKENS_AT_ONCE)[:, 0]
+    vectors = _read_in_parts(network, exchanged(tokens[:, None], padding), _TOKENS_AT_ONCE)[:, 0]
     if _alike(of_probe, vectors[probe - 1]):
         return vectors, tokens, names
     # Else it may depend on the place: each token at every place, in a text of this token alone.
-    repeated = tokens[:, None].expand(-1, positions)
+    repeated = exchanged(tokens[:, None].expand(-1, positions), padding)
     everywhere = _read_in_parts(network, repeated, max(1, _TOKENS_AT_ONCE // positions))
     if not _alike(of_probe, everywhere[probe - 1, torch.arange(positions)]):
         raise ViewError("expected adapters below all attention; the first ones read a mixture of several tokens")

@@ -21,11 +21,20 @@ from fedleak.client.engine.fast.gradients import Parameters
 from fedleak.client.engine.task import DRAWS
 from fedleak.client.nets.dropout import Dropout, draw_noise
 from fedleak.client.network import is_independent
-from fedleak.client.pretrained_examples import IMAGE, LABEL, TOKENS, example_losses, network_arguments, tokens_in_loss
+from fedleak.client.pretrained_examples import (
+    IMAGE,
+    LABEL,
+    TOKENS,
+    example_losses,
+    network_arguments,
+    token_logits,
+    tokens_in_loss,
+)
 from fedleak.client.transformer_configs import offline
 from fedleak.client.transformer_networks import PretrainedTask, adapted_network, tensor_hash, tensors_of
 from fedleak.client.transformer_weights import has_weights
 from fedleak.core.errors import ViewError, require
+from fedleak.core.ranges import NonNegativeInt
 
 NETWORK = "network."
 """Prefix of the names of a network that is trained whole."""
@@ -44,6 +53,8 @@ class PretrainedAlgorithm(RecordAlgorithm):
         adapter: what of it is trained.
         base_seed: seed of the weights of a network that no folder holds, and of the first adapters.
         base: SHA-256 of the frozen tensors; empty for any.
+        padding: number that the network gives to padding, which is 0 in examples; the network's 0 is this number there,
+            see `fedleak.client.network_tokens`.
         folder: folder with ``config.json`` and weights as safetensors; None for random weights. Not recorded.
     """
 
@@ -54,11 +65,15 @@ class PretrainedAlgorithm(RecordAlgorithm):
     adapter: AdapterOptions = AdapterOptions()  # noqa: RUF009 - frozen
     base_seed: int = 0
     base: str = ""
+    padding: NonNegativeInt = 0
     folder: Path | None = field(default=None, compare=False)
 
     def arguments(self) -> dict[str, Any]:
         arguments = super().arguments()
         del arguments["folder"]
+        # Recordings of before have no such number, and nor has one in which it is 0.
+        if self.padding == 0:
+            del arguments["padding"]
         return arguments | {"base": self.base or self.hash}
 
     @functools.cached_property
@@ -205,8 +220,10 @@ class PretrainedAlgorithm(RecordAlgorithm):
     def outputs(self, parameters: Parameters, examples: Parameters) -> Tensor:
         """Logits ``(N, L, V)`` after each token, or ``(N, K)``."""
         values = self._values(parameters)
-        arguments = network_arguments(self.task, examples, next(iter(parameters.values())))
+        arguments = network_arguments(self.task, examples, next(iter(parameters.values())), self.padding)
         logits: Tensor = functional_call(self.template, values, (), arguments, tie_weights=False).logits
+        if self.task == "causal-lm":
+            return token_logits(logits, self.padding)
         return logits
 
     def _values(self, parameters: Parameters) -> dict[str, Tensor]:
@@ -229,7 +246,7 @@ class PretrainedAlgorithm(RecordAlgorithm):
         """
         if self.task == "image-classification" or self.adapter.variant == "none":
             raise ViewError("expected adapters of a network that reads tokens; got another")
-        vectors, tokens, names = first_vectors(self.network, self.vocabulary, positions)
+        vectors, tokens, names = first_vectors(self.network, self.vocabulary, positions, self.padding)
         return FirstInputs(vectors, tokens, self._adapters(names))
 
     def adapted_inputs(
@@ -244,7 +261,7 @@ class PretrainedAlgorithm(RecordAlgorithm):
             layers: number of layers after whose reading the network need not go on; None for all.
         """
         examples = self._examples(inputs, torch.zeros(len(inputs)))
-        arguments = network_arguments(self.task, examples, next(iter(parameters.values())))
+        arguments = network_arguments(self.task, examples, next(iter(parameters.values())), self.padding)
         values = self._values(dict(parameters))
         read = read_inputs(self.template, arguments, values=values, most=most, stop=layers)
         return [LayerInputs(vectors, self._adapters(names)) for vectors, names in read]

@@ -5,22 +5,31 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedleak.client.engine.fast.gradients import Parameters
+from fedleak.client.network_tokens import exchanged
 from fedleak.client.transformer_networks import PretrainedTask
 
 TOKENS, LABEL, IMAGE = "tokens", "label", "image"
 """Fields of an example: ``(L,)`` token numbers padded with 0, its class, and pixels ``(channels, height, width)``."""
 
 
-def network_arguments(task: PretrainedTask, examples: Parameters, like: Tensor) -> dict[str, Tensor]:
-    """Arguments of a network for examples; pixels in the type of another tensor."""
+def network_arguments(task: PretrainedTask, examples: Parameters, like: Tensor, padding: int = 0) -> dict[str, Tensor]:
+    """Arguments of a network for examples; pixels in the type of another tensor, and its own number of padding."""
     if task == "image-classification":
         pixels = examples[IMAGE].to(like)
         if examples[IMAGE].dtype == torch.uint8:
             pixels = pixels / 255
         return {"pixel_values": pixels}
+    numbers = exchanged(examples[TOKENS], padding)
     if task == "sequence-classification":
-        return {"input_ids": examples[TOKENS], "attention_mask": (examples[TOKENS] > 0).long()}
-    return {"input_ids": examples[TOKENS]}
+        return {"input_ids": numbers, "attention_mask": (examples[TOKENS] > 0).long()}
+    return {"input_ids": numbers}
+
+
+def token_logits(logits: Tensor, padding: int) -> Tensor:
+    """Logits ``(N, L, V)`` of a network, of the tokens as examples number them."""
+    if padding == 0:
+        return logits
+    return logits[..., exchanged(torch.arange(logits.shape[-1], device=logits.device), padding)]
 
 
 def example_losses(task: PretrainedTask, logits: Tensor, examples: Parameters) -> tuple[Tensor, Tensor]:

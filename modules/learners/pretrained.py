@@ -14,6 +14,7 @@ from fedleak.client.adapters import AdapterOptions
 from fedleak.client.cohort import Cohort
 from fedleak.client.engine.fast.gradients import Parameters
 from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.network_tokens import padding_in
 from fedleak.client.pretrained import PretrainedAlgorithm
 from fedleak.client.pretrained_examples import IMAGE, LABEL, TOKENS
 from fedleak.client.transformer_configs import plain_configuration
@@ -70,7 +71,8 @@ class Pretrained(FederatedModule):
         super().__init__(local=local, **federation)
         self.manipulation = manipulation
         network_path = Path(path)
-        file = network_path if network_path.suffix == ".json" else network_path / "config.json"
+        folder = None if network_path.suffix == ".json" else network_path
+        file = network_path if folder is None else folder / "config.json"
         self.algorithm = PretrainedAlgorithm(
             config=configuration(file, classes=classes),
             task=task,
@@ -141,12 +143,33 @@ class Pretrained(FederatedModule):
         fields = ", ".join(cohort.examples)
         require(needed <= {*cohort.examples}, expected, fields, "Give other --data, or another --model.task.")
         if TOKENS in cohort.examples:
-            tokens = cohort.examples[TOKENS]
-            largest = int(tokens.max()) if tokens.numel() else 0
-            size = self.algorithm.vocabulary
-            way_out = "Set data.text.vocabulary to at most the network's vocab_size."
-            require(largest < size, f"token numbers below the network's {size}", str(largest), way_out)
+            self._check_tokens(cohort.examples[TOKENS])
         return cohort
+
+    def _check_tokens(self, tokens: Tensor) -> None:
+        """Checks that a network reads these numbers, as many at once."""
+        largest = int(tokens.max()) if tokens.numel() else 0
+        size = self.algorithm.vocabulary
+        way_out = "Set data.text.vocabulary to at most the network's vocab_size."
+        require(largest < size, f"token numbers below the network's {size}", str(largest), way_out)
+        longest = getattr(self.algorithm.network.config, "max_position_embeddings", None)
+        require(
+            longest is None or tokens.shape[-1] <= longest,
+            f"texts of at most {longest} tokens, as many places as the network has",
+            tokens.shape[-1],
+            "Set data.text.words lower.",
+        )
+        # Texts in the network's own tokens have its number of padding exchanged with 0, and so must the network.
+        of_texts = getattr(getattr(self._data, "text", None), "tokens", None)
+        if of_texts is not None:
+            padding = padding_in(of_texts)
+            require(
+                padding == self.algorithm.padding,
+                f"texts in tokens of the network that is trained, with the number {self.algorithm.padding} for padding",
+                f"{padding} in {of_texts}",
+                "Give --data.text.tokens the folder of --model.path, and train adapters: number 0 is a word of the"
+                " network, which training the whole network cannot tell from padding.",
+            )
 
     def message_truth(self, examples: TrainingExamples) -> dict[str, Tensor]:
         """``words (C, R)`` of texts, padded with 0, and those after which something is predicted; or class counts."""

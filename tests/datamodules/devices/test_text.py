@@ -274,8 +274,9 @@ def test_background_text_is_prepared_as_the_users(tmp_path: Path) -> None:
     (tmp_path / "wikipedia").mkdir()
     (tmp_path / "wikipedia" / "sentences.txt").write_text("The sky is of interest. Part0 is not.\n\nOne.\n")
     data = blog(tmp_path)
-    number = data.vocabulary.number
-    expected = [[number("the"), number("sky"), number("is"), number("of"), 1], [number("part0"), number("is"), 1, 0, 0]]
+    number = data.vocabulary.known_number
+    assert number("sky") is None
+    expected = [[number("the"), 1, number("is"), number("of"), 1], [number("part0"), number("is"), 1, 0, 0]]
     assert data.background.features[:, :5].tolist() == expected
     assert data.background.labels.tolist() == [0.0, 0.0]
     assert len(blog(tmp_path, background="blog").background.features) == 4
