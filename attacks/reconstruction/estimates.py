@@ -87,6 +87,7 @@ class ReconstructionEstimate(Estimate):
         Metric("identified-by-chance", "Identified by chance is that share for guessing.", leak=False, span=SHARE),
         Metric("rouge1", "ROUGE-1 is the F1 of the words of a sentence and of its reconstruction.", span=(0.0, 1.0)),
         Metric("rouge2", "ROUGE-2 is that of pairs of neighbouring words.", span=(0.0, 1.0)),
+        Metric("rouge-l", "ROUGE-L is that of the longest common subsequence.", span=(0.0, 1.0)),
         Metric(
             "numbers-within-step",
             "Numbers within a step is the share of a table's numbers that are reconstructed to a step of their column.",

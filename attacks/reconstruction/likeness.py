@@ -97,6 +97,10 @@ def identified(
     return {"identified": torch.stack(hits), "identified-by-chance": torch.stack(chances)}
 
 
+_ROUGE = {"rouge1": "rouge1", "rouge2": "rouge2", "rougeL": "rouge-l"}
+"""Metrics by their name in the library."""
+
+
 class _Words:
     """Splits at spaces, as the words are token numbers."""
 
@@ -105,9 +109,14 @@ class _Words:
 
 
 def rouge(guesses: Sequence[Tensor], originals: Sequence[Tensor]) -> dict[str, Tensor]:
-    """``rouge1`` and ``rouge2`` ``(V,)``, means over each client's sentences, matched by the greatest sum of ROUGE-1.
+    """``rouge1``, ``rouge2`` and ``rouge-l`` ``(V,)``, means over each client's sentences.
 
-    Each client has ``guesses (M, L)`` and ``originals (N, L)``, token numbers padded with 0.
+    Sentences are matched by the greatest sum of ROUGE-1. Each client has ``guesses (M, L)`` and ``originals (N, L)``,
+    token numbers padded with 0.
+
+    >>> found = rouge([torch.tensor([[2, 1, 3]])], [torch.tensor([[1, 2, 3]])])
+    >>> [round(float(mean), 2) for mean in found.values()]
+    [1.0, 0.0, 0.67]
 
     References:
         [Lin04].
@@ -115,25 +124,23 @@ def rouge(guesses: Sequence[Tensor], originals: Sequence[Tensor]) -> dict[str, T
     from rouge_score.rouge_scorer import RougeScorer  # slow to import
     from scipy.optimize import linear_sum_assignment
 
-    scorer = RougeScorer(["rouge1", "rouge2"], tokenizer=_Words())
-    rows = list[list[float]]()
-    for guessed, true in zip(guesses, originals, strict=True):
+    matching = RougeScorer(["rouge1"], tokenizer=_Words())
+    scorer = RougeScorer([*_ROUGE], tokenizer=_Words())
+    means = torch.zeros(len(originals), len(_ROUGE), dtype=torch.float64)
+    for v, (guessed, true) in enumerate(zip(guesses, originals, strict=True)):
         texts = _texts(guessed)
         sentences = _texts(true)
         if not sentences:
-            rows.append([torch.nan, torch.nan])
+            means[v] = torch.nan
+        if not sentences or not texts:
             continue
-        if not texts:
-            rows.append([0.0, 0.0])
-            continue
-        scored = [[scorer.score(sentence, text) for text in texts] for sentence in sentences]
-        first = torch.tensor([[pair["rouge1"].fmeasure for pair in row] for row in scored], dtype=torch.float64)
-        second = torch.tensor([[pair["rouge2"].fmeasure for pair in row] for row in scored], dtype=torch.float64)
-        # Both are means over all sentences in the assignment of greatest ROUGE-1; one without a text counts 0.
-        assignment = linear_sum_assignment(first.numpy(), maximize=True)
-        rows.append([float(f1[assignment].sum()) / len(sentences) for f1 in (first, second)])
-    columns = torch.tensor(rows, dtype=torch.float64)
-    return {"rouge1": columns[:, 0], "rouge2": columns[:, 1]}
+        first = [[matching.score(sentence, text)["rouge1"].fmeasure for text in texts] for sentence in sentences]
+        # All are means over all sentences in the assignment of greatest ROUGE-1; one without a text counts 0.
+        for sentence, text in zip(*linear_sum_assignment(first, maximize=True), strict=True):
+            scores = scorer.score(sentences[sentence], texts[text])
+            measures = [scores[kind].fmeasure for kind in _ROUGE]
+            means[v] += torch.tensor(measures, dtype=torch.float64) / len(sentences)
+    return dict(zip(_ROUGE.values(), means.T, strict=True))
 
 
 def _texts(tokens: Tensor) -> list[str]:

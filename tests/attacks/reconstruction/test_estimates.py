@@ -66,6 +66,7 @@ def test_sentences_have_rouge() -> None:
     assert found["recovered"].tolist() == [0.5]
     assert float(found["rouge1"]) == pytest.approx((1 + 2 * 2 / 9) / 2)
     assert float(found["rouge2"]) == pytest.approx((1 + 2 * 1 / 7) / 2)
+    assert float(found["rouge-l"]) == pytest.approx((1 + 2 * 2 / 9) / 2)
 
 
 @pytest.mark.parametrize("field", ["count", "labels", "certified", "records"])
