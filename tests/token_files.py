@@ -11,9 +11,9 @@ WORDS = ("the", "cat", "sat", "on", "a", "mat")
 
 
 def write_tokens(folder: Path, *, special: tuple[str, ...], first: tuple[str, ...] = (), around: bool = False) -> Path:
-    """Tokens with number 0 for the first of `first` and then `special`; with [CLS] and [SEP] around every text."""
-    names = [*first, *special, *WORDS]
-    tokenizer = Tokenizer(WordLevel({name: number for number, name in enumerate(names)}, unk_token=names[0]))
+    """Tokens of `first`, `special` and WORDS from number 0 on, perhaps with [CLS] and [SEP] around every text."""
+    names = list(dict.fromkeys([*first, *special, *WORDS, "[UNK]"]))
+    tokenizer = Tokenizer(WordLevel({name: number for number, name in enumerate(names)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = Whitespace()
     tokenizer.add_special_tokens([AddedToken(name, special=True) for name in special])
     if around:

@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from fedleak.attacks.applicability import without_records
 from fedleak.attacks.reconstruction.description_length import description_bits
 from fedleak.attacks.reconstruction.likeness import identified, likeness, nearest, rouge
+from fedleak.attacks.reconstruction.shown_texts import shown_texts
 from fedleak.attacks.reconstruction.table_rows import row_accuracy
 from fedleak.core.attack import Attack
 from fedleak.core.estimates import Estimate, EstimateError, Reconstruction, Scores, check_tensor
@@ -157,7 +158,8 @@ class ReconstructionEstimate(Estimate):
         if lengths is not None:
             metrics |= self._bits(lengths, exact)
         if not self.records.is_floating_point():
-            return Scores({**metrics, **rouge(guesses, originals)}, items=size, positives=size)
+            details = shown_texts(guesses, originals, view)
+            return Scores({**metrics, **rouge(guesses, originals)}, items=size, positives=size, details=details)
         if COLUMNS in view.auxiliary:
             columns = TableColumns.of(view.auxiliary[COLUMNS])
             guessed_values = [columns.decode(rows) for rows in guesses]

@@ -48,13 +48,15 @@ class NetworkTokens:
         self.padding = self._padding(folder)
 
     def _padding(self, folder: Path) -> int:
-        special = self._special
-        in_every_text = self._tokenizer.encode("a").ids
-        # A special token that no text has may stand for padding as it is.
-        if 0 in special and 0 not in in_every_text:
+        # A special token that no text has may stand for padding as it is: none that is around every text, nor the one
+        # of letters that have no token.
+        unknown = getattr(self._tokenizer.model, "unk_token", None)
+        in_texts = {*self._tokenizer.encode("a").ids, self._tokenizer.token_to_id(unknown or "")}
+        unused = self._special.keys() - in_texts
+        if 0 in unused:
             return 0
         numbers = [self._tokenizer.token_to_id(token) for token in _PADS]
-        free = [number for number in numbers if number in special and number not in in_every_text]
+        free = [number for number in numbers if number in unused]
         require(
             free,
             f"a token for padding, one of {', '.join(_PADS)}, in {folder / FILE}",

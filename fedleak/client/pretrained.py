@@ -21,6 +21,8 @@ from fedleak.client.engine.fast.gradients import Parameters
 from fedleak.client.engine.task import DRAWS
 from fedleak.client.nets.dropout import Dropout, draw_noise
 from fedleak.client.network import is_independent
+from fedleak.client.network_tokens import FILE as TOKENIZER
+from fedleak.client.network_tokens import NetworkTokens, network_tokens
 from fedleak.client.pretrained_examples import (
     IMAGE,
     LABEL,
@@ -107,6 +109,13 @@ class PretrainedAlgorithm(RecordAlgorithm):
             InputError: it holds weights in another format alone.
         """
         return self.folder is not None and has_weights(self.folder)
+
+    @property
+    def tokens(self) -> NetworkTokens | None:
+        """The tokens that the network reads; None where its folder has none."""
+        if self.folder is None or not (self.folder / TOKENIZER).exists():
+            return None
+        return network_tokens(self.folder)
 
     def _own_names(self, network: nn.Module) -> dict[str, str]:
         """Names of the trained parameters in the network, and in the global model."""

@@ -13,7 +13,7 @@ from tests.token_files import write_tokens
 
 def test_a_special_token_of_number_0_is_padding_as_it_is(tmp_path: Path) -> None:
     tokens = NetworkTokens(write_tokens(tmp_path, special=("[PAD]", "[CLS]", "[SEP]"), around=True))
-    assert (tokens.padding, tokens.size) == (0, 9)
+    assert (tokens.padding, tokens.size) == (0, 10)
     encoded = tokens.encode(tokens.split(["the cat sat on a mat", "cat", ""]), 5)
     # Long texts are cut within the tokens around them.
     assert encoded.tolist() == [[1, 3, 4, 5, 2], [1, 4, 2, 0, 0], [1, 2, 0, 0, 0]]
@@ -30,6 +30,12 @@ def test_where_0_is_a_word_it_changes_places_with_padding(tmp_path: Path) -> Non
     assert tokens.text(encoded[0].tolist()) == "! cat !"
     assert tokens.token(1) == "!"
     assert tokens.known_number("!") == 1
+
+
+def test_0_for_what_is_no_word_is_no_padding(tmp_path: Path) -> None:
+    tokens = NetworkTokens(write_tokens(tmp_path, first=("[UNK]",), special=("<pad>",)))
+    assert tokens.padding == 1
+    assert tokens.encode(tokens.split(["cat dog"]), 3).tolist() == [[3, 1, 0]]
 
 
 def test_0_that_begins_every_text_is_no_padding(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Any network of the transformers library trains from its configuration; what is frozen is no parameter."""
 
 import copy
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from torch.nn import functional
 from fedleak.client.adapters import AdapterOptions
 from fedleak.client.cohort import Cohort
 from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.network_tokens import exchanged
 from fedleak.client.pretrained import PretrainedAlgorithm
 from fedleak.client.pretrained_examples import IMAGE, LABEL, TOKENS
 from fedleak.client.transformer_networks import PretrainedTask
@@ -100,6 +102,29 @@ def test_a_client_computes_the_loss_of_the_library() -> None:
         network.load_state_dict(held, strict=False)
         expected = network(input_ids=tokens, labels=tokens).loss
     torch.testing.assert_close(found, expected)
+
+
+def test_padding_of_another_number_is_read_by_the_network_as_its_own() -> None:
+    own = algorithm()
+    other = dataclasses.replace(own, padding=7)
+    model, tokens = moved_model(), texts(1, 4)[0]
+    tokens[:, 2] = 7
+    padded = functional.pad(tokens, (0, 3))
+    everyone = torch.ones(4, dtype=torch.bool)
+    # To the network, 7 of an example is its 0, and the padding of an example its 7.
+    in_network = exchanged(tokens, 7)
+    held = {name: model[public] for public, name in own.names.items()}
+    network = copy.deepcopy(own.network)
+    with torch.no_grad():
+        network.load_state_dict(held, strict=False)
+        expected = network(input_ids=in_network, labels=in_network).loss
+    torch.testing.assert_close(other.loss(model, {TOKENS: padded}, everyone), expected)
+    # The vector of word 7 is that of the network's 0.
+    assert torch.equal(
+        other.first_inputs(6).vectors[6], own.adapted_inputs(model, torch.zeros(1, 1).long())[0].vectors[0, 0]
+    )
+    assert from_plain(type(own), {**other.arguments()}, where="", way_out="").padding == 7
+    assert "padding" not in own.arguments()
 
 
 def test_padding_and_absent_examples_change_nothing() -> None:

@@ -23,6 +23,7 @@ from fedleak.training.data import FederatedDataModule
 from tests.datamodules import owned_files as files
 from tests.datamodules.refusals import refused
 from tests.places import REAL
+from tests.token_files import write_tokens
 
 BLOGGERS = (5114, 900, 23)
 FEW = UserFilter(fewest=4)
@@ -281,6 +282,19 @@ def test_background_text_is_prepared_as_the_users(tmp_path: Path) -> None:
     assert data.background.labels.tolist() == [0.0, 0.0]
     assert len(blog(tmp_path, background="blog").background.features) == 4
     assert len(blog(tmp_path, background="blog", most_background=3).background.features) == 3
+
+
+def test_texts_become_the_tokens_of_a_network(tmp_path: Path) -> None:
+    folder = write_tokens(tmp_path / "network", special=("[PAD]", "[CLS]", "[SEP]"), around=True)
+    rows = [(str(blogger), "02,August,2004", "The cat. The mat sat on a cat &amp; a mat. Mat.") for blogger in BLOGGERS]
+    files.write_blog_csv(tmp_path, rows)
+    options = TokenizationOptions(tokens=folder, words=7, fewest_words=3)
+    data = blog(tmp_path, users=UserFilter(fewest=1), text=options)
+    # The second sentence is cut, the last one has too few tokens; "The", "&" and "." are no tokens of this vocabulary.
+    assert data.examples.features.tolist() == [[1, 9, 4, 9, 2, 0, 0], [1, 9, 8, 5, 6, 7, 2]] * 3
+    assert (data.examples.dropped.short, data.examples.dropped.cut) == (3, 3)
+    assert data.vocabulary_size == 10
+    assert data.vocabulary.known_number("mat") == 8
 
 
 def test_amazons_reviews_are_the_background_of_ratings(tmp_path: Path) -> None:
