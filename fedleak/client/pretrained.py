@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import shutil
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -173,6 +174,8 @@ class PretrainedAlgorithm(RecordAlgorithm):
             options["save_embedding_layers"] = False
         with offline():
             network.save_pretrained(folder, **options)  # type: ignore[operator]
+        if self.folder is not None and self.tokens is not None:
+            shutil.copyfile(self.folder / TOKENIZER, folder / TOKENIZER)
 
     @property
     def vocabulary(self) -> int:

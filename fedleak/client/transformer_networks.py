@@ -78,18 +78,19 @@ def _base_network(
         with torch.device("meta"):
             empty = kind.from_config(config, attn_implementation=_ATTENTION)
         _check_size(empty, adapter)
-        if folder is not None and has_weights(folder):
-            built = type(empty).from_pretrained(
-                None,
-                config=config,
-                state_dict=read_weights(folder),
-                attn_implementation=_ATTENTION,
-                local_files_only=True,
-                use_safetensors=True,
-            )
-        else:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(base_seed)
+        with torch.random.fork_rng(devices=[]):
+            # Of a folder's network, only what is new to the task is drawn, e.g. the layer of the classes.
+            torch.manual_seed(base_seed)
+            if folder is not None and has_weights(folder):
+                built = type(empty).from_pretrained(
+                    None,
+                    config=config,
+                    state_dict=read_weights(folder),
+                    attn_implementation=_ATTENTION,
+                    local_files_only=True,
+                    use_safetensors=True,
+                )
+            else:
                 built = kind.from_config(config, attn_implementation=_ATTENTION)
     except InputError:
         raise

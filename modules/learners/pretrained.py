@@ -78,7 +78,8 @@ class Pretrained(FederatedModule):
             task=task,
             adapter=adapter,
             base_seed=self.seed,
-            folder=None if network_path.suffix == ".json" else network_path,
+            padding=0 if adapter.variant == "none" else padding_in(folder),
+            folder=folder,
             local=self.local,
             update_l1=self.update_l1,
         )

@@ -8,19 +8,29 @@ import pytest
 import torch
 from safetensors import safe_open
 
+from fedleak.attacks.words.adapter_words import AdapterWords
+from fedleak.attacks.words.estimates import WordSetEstimate
 from fedleak.callbacks.delta_recorder import DeltaRecorder
 from fedleak.client.adapters import AdapterOptions
 from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.pretrained import PretrainedAlgorithm
 from fedleak.commands import program
 from fedleak.commands.shared.open_recording import open_recording
 from fedleak.core.errors import InputError
+from fedleak.datamodules.devices.blog import Blog
 from fedleak.datamodules.devices.synthetic_posts import SyntheticPosts
+from fedleak.datamodules.devices.tokenization import TokenizationOptions
+from fedleak.datamodules.devices.user_filter import UserFilter
 from fedleak.datamodules.images.synthetic_images import SyntheticImages
 from fedleak.evaluation.auditing import audit
 from fedleak.modules.learners.pretrained import Pretrained
+from fedleak.recordings.recorded_learner import recorded_learner
 from fedleak.recordings.recording import Recording
 from fedleak.training.round_record import TrainingExamples
+from tests.attacks.runs import run
+from tests.datamodules import owned_files
 from tests.places import ROOT
+from tests.token_files import write_tokens
 from tests.toys import quiet_trainer
 from tests.transformer_toys import LLAMA, QUERY_AND_VALUE, algorithm
 
@@ -37,6 +47,16 @@ def folder_of(place: Path, *, weights: bool, **config: Any) -> Path:
     else:
         (place / "config.json").write_text(json.dumps({**CONFIG, **config}))
     return place
+
+
+WORDS_OF_POSTS = ("the", "cat", "sat", "on")
+
+
+def write_posts(root: Path) -> None:
+    """Two posts of three bloggers each, in words of `tests.token_files`."""
+    posts = ["! the cat sat on", "on the cat ! sat"]
+    rows = [(str(blogger), f"0{day},August,2004", posts[day - 1]) for blogger in (5, 9, 23) for day in (1, 2)]
+    owned_files.write_blog_csv(root, rows)
 
 
 def trained(place: Path, base: Path, rounds: int = 2) -> Recording:
@@ -86,6 +106,48 @@ def test_what_was_trained_is_a_folder_that_can_be_trained_again(tmp_path: Path) 
         Pretrained(path=str(tmp_path / "run/network"), local=local), datamodule=data
     )
     assert (tmp_path / "next/network/adapter_model.safetensors").is_file()
+
+
+def test_texts_in_the_networks_own_tokens_are_trained_recorded_and_read_back(tmp_path: Path) -> None:
+    base = write_tokens(folder_of(tmp_path / "base", weights=True), first=("!",), special=("<|endoftext|>",))
+    write_posts(tmp_path)
+    options = TokenizationOptions(tokens=base, words=6)
+    data = Blog(root=str(tmp_path), users=UserFilter(fewest=1), text=options, clients_per_round=1.0)
+    local = LocalTraining(learning_rate=0.5, batch_size=None)
+    module = Pretrained(path=str(base), adapter=AdapterOptions(rank=4, targets=QUERY_AND_VALUE), local=local)
+    recorder = DeltaRecorder(directory=str(tmp_path / "deltas"))
+    quiet_trainer(2, tmp_path, recorder).fit(module, datamodule=data)
+    assert (tmp_path / "network/tokenizer.json").read_bytes() == (base / "tokenizer.json").read_bytes()
+    recording = open_recording(tmp_path / "deltas", arguments={"path": str(base)})
+    learner = recorded_learner(recording)
+    assert isinstance(learner, PretrainedAlgorithm)
+    assert learner.padding == 1
+    view = list(recording.views(learner=learner))[1]
+    found = run(AdapterWords(), view, WordSetEstimate)
+    read = recording.truth(view)["read_words"]
+    assert learner.tokens is not None
+    assert {learner.tokens.token(number) for number in read.flatten().tolist() if number} == {"!", *WORDS_OF_POSTS}
+    for decisions, words in zip(found.decisions, read, strict=True):
+        assert set(decisions.nonzero().flatten().tolist()) == set(words.tolist()) - {0}
+
+
+def test_texts_of_another_networks_tokens_are_refused(tmp_path: Path) -> None:
+    base = write_tokens(folder_of(tmp_path / "base", weights=False), first=("!",), special=("<|endoftext|>",))
+    write_posts(tmp_path)
+    other = write_tokens(tmp_path / "other", special=("[PAD]",))
+    for tokens, variant in ((other, "lora"), (base, "none")):
+        options = TokenizationOptions(tokens=tokens, words=6)
+        data = Blog(root=str(tmp_path), users=UserFilter(fewest=1), text=options, clients_per_round=1.0)
+        module = Pretrained(path=str(base), adapter=AdapterOptions(variant=variant))  # type: ignore[arg-type]
+        with pytest.raises(InputError, match=r"--data\.text\.tokens the folder of --model\.path, and train adapters"):
+            quiet_trainer(1, tmp_path).fit(module, datamodule=data)
+
+
+def test_texts_longer_than_the_network_are_refused(tmp_path: Path) -> None:
+    base = folder_of(tmp_path / "base", weights=False, max_position_embeddings=4)
+    data = SyntheticPosts(writers=6, posts=8, vocabulary=WORDS, length=8, clients_per_round=0.5)
+    with pytest.raises(InputError, match=r"at most 4 tokens.*data\.text\.words"):
+        quiet_trainer(1, tmp_path).fit(Pretrained(path=str(base)), datamodule=data)
 
 
 def test_a_secure_sum_has_the_words_of_all_its_clients(tmp_path: Path) -> None:
