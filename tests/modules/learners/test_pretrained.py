@@ -54,7 +54,7 @@ WORDS_OF_POSTS = ("the", "cat", "sat", "on")
 
 def write_posts(root: Path) -> None:
     """Two posts of three bloggers each, in words of `tests.token_files`."""
-    posts = ["! the cat sat on", "on the cat ! sat"]
+    posts = ["zero the cat sat on", "on the cat zero sat"]
     rows = [(str(blogger), f"0{day},August,2004", posts[day - 1]) for blogger in (5, 9, 23) for day in (1, 2)]
     owned_files.write_blog_csv(root, rows)
 
@@ -109,7 +109,7 @@ def test_what_was_trained_is_a_folder_that_can_be_trained_again(tmp_path: Path) 
 
 
 def test_texts_in_the_networks_own_tokens_are_trained_recorded_and_read_back(tmp_path: Path) -> None:
-    base = write_tokens(folder_of(tmp_path / "base", weights=True), first=("!",), special=("<|endoftext|>",))
+    base = write_tokens(folder_of(tmp_path / "base", weights=True), first=("zero",), special=("<|endoftext|>",))
     write_posts(tmp_path)
     options = TokenizationOptions(tokens=base, words=6)
     data = Blog(root=str(tmp_path), users=UserFilter(fewest=1), text=options, clients_per_round=1.0)
@@ -126,13 +126,13 @@ def test_texts_in_the_networks_own_tokens_are_trained_recorded_and_read_back(tmp
     found = run(AdapterWords(), view, WordSetEstimate)
     read = recording.truth(view)["read_words"]
     assert learner.tokens is not None
-    assert {learner.tokens.token(number) for number in read.flatten().tolist() if number} == {"!", *WORDS_OF_POSTS}
+    assert {learner.tokens.token(number) for number in read.flatten().tolist() if number} == {"zero", *WORDS_OF_POSTS}
     for decisions, words in zip(found.decisions, read, strict=True):
         assert set(decisions.nonzero().flatten().tolist()) == set(words.tolist()) - {0}
 
 
 def test_texts_of_another_networks_tokens_are_refused(tmp_path: Path) -> None:
-    base = write_tokens(folder_of(tmp_path / "base", weights=False), first=("!",), special=("<|endoftext|>",))
+    base = write_tokens(folder_of(tmp_path / "base", weights=False), first=("zero",), special=("<|endoftext|>",))
     write_posts(tmp_path)
     other = write_tokens(tmp_path / "other", special=("[PAD]",))
     for tokens, variant in ((other, "lora"), (base, "none")):
