@@ -150,6 +150,22 @@ def offline() -> Iterator[None]:
         constants.HF_HUB_OFFLINE = before
 
 
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """No bars and reports of the library in the block: a class head that is new to a network is none to report."""
+    logs = library().utils.logging
+    level = logs.get_verbosity()
+    has_bars = logs.is_progress_bar_enabled()
+    logs.set_verbosity_error()
+    logs.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logs.set_verbosity(level)
+        if has_bars:
+            logs.enable_progress_bar()
+
+
 def _parsed(text: str) -> dict[str, Any]:
     try:
         content = parse_json(text, where="the configuration")

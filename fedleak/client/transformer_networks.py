@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fedleak.client.adapters import AdapterOptions, add_adapters
 from fedleak.client.nets.dropout import Dropout
-from fedleak.client.transformer_configs import library, offline, read_configuration
+from fedleak.client.transformer_configs import library, offline, quiet, read_configuration
 from fedleak.client.transformer_weights import has_weights, read_weights
 from fedleak.core.errors import InputError, require
 from fedleak.core.memory import memory_bound
@@ -48,7 +48,7 @@ def adapted_network(
     Raises:
         InputError: there is no such network, memory does not hold it, or it has no such layers.
     """
-    with offline():
+    with offline(), quiet():
         network = _base_network(config, task, adapter, base_seed, folder)
         if adapter.variant != "none":
             heads = None
