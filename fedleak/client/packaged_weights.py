@@ -15,8 +15,8 @@ from fedleak.client.transformer_configs import library, offline, plain_configura
 from fedleak.core.errors import InputError, require
 
 _CONFIGURATION, _WEIGHTS = "config.json", "model.safetensors"
-_NOT_OF_LAYERS = ("quantization_config", "_model_name_or_path", "unk_token_id")
-"""What the library's reader of GGUF adds to a configuration."""
+_NOT_OF_LAYERS = ("quantization_config", "_model_name_or_path", "unk_token_id", "position_embedding_type")
+"""What the library's reader of GGUF adds to a configuration, and what BERT's of before says of its only kind."""
 
 
 @dataclass(frozen=True)
@@ -129,10 +129,7 @@ def _converted(source: Path, out: Path) -> None:
         stored = transformers.AutoModelForCausalLM.from_pretrained(source, gguf_file=file, local_files_only=True)
         tokens = transformers.AutoTokenizer.from_pretrained(source, gguf_file=file, local_files_only=True)
         # The library saves no network that it has read from fewer bits, so its numbers go into one of its kind.
-        content = stored.config.to_diff_dict()
-        for name in _NOT_OF_LAYERS:
-            content.pop(name, None)
-        configuration = plain_configuration(content)
+        configuration = _of_layers(stored.config.to_diff_dict())
         network = type(stored)(type(stored.config)(**configuration))
         network.load_state_dict(stored.state_dict())
         network.tie_weights()
@@ -142,9 +139,14 @@ def _converted(source: Path, out: Path) -> None:
 
 
 def _write_configuration(content: Mapping[str, Any], out: Path) -> None:
-    """Writes what of a configuration says what its layers are."""
-    text = json.dumps(plain_configuration(content), indent=2, sort_keys=True)
+    """Writes the ``config.json`` of a network."""
+    text = json.dumps(_of_layers(content), indent=2, sort_keys=True)
     (out / _CONFIGURATION).write_text(text + "\n", encoding="utf-8")
+
+
+def _of_layers(content: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a configuration says what its layers are."""
+    return plain_configuration({name: value for name, value in content.items() if name not in _NOT_OF_LAYERS})
 
 
 def _hash(path: Path) -> str:
