@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 import torch
+from scipy.stats import chi2
 from torch import Tensor
 
 from fedleak.attacks.reconstruction.span import span_of
@@ -14,6 +15,11 @@ from fedleak.attacks.words.joint_pursuit import MARGIN, VectorSums
 from fedleak.core.attack import Attack
 from fedleak.core.ranges import OpenUnitInterval, PositiveInt
 from fedleak.core.view import RoundView
+
+_NEARLY_ALL = 0.999
+"""Part of a squared length that float32 cannot have rounded away."""
+_AT_ONCE = 8192
+"""Vectors that are compared together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +50,7 @@ class AdapterSpan(Attack):
     threat_model = AdapterWords.threat_model
 
     missed: OpenUnitInterval = 1e-3
-    places: PositiveInt = 32
+    places: PositiveInt = 64
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> WordSetEstimate:
         systems = adapter_sums(view, self.places)
@@ -67,7 +73,18 @@ class AdapterSpan(Attack):
         # The span takes the standard deviation of one number; the error is a norm with a safety factor in it.
         deviation = sums.error / SAFETY / math.sqrt(sums.rows.numel())
         span = span_of(sums.rows, deviation)
+        inside = torch.zeros(len(sums.vectors), dtype=torch.bool)
+        if span.free < MARGIN or not span.rank:
+            return inside
+        # No vector is accepted of which less than this part of the squared length lies in the span: those of millions
+        # that have more are few, and decided one by one.
+        quantile = float(chi2.isf(self.missed, span.free))
+        most_outside = max(span.noise**2 * quantile, span.edge**2) / float(span.values[-1]) ** 2
+        taken = sums.vectors.squares_along([span.basis])[0]
+        may_be_inside = taken * (1 + most_outside) >= _NEARLY_ALL * sums.vectors.squared_lengths
         # `excess` is of sums of two vectors, of which the second is zero here.
         nothing = torch.zeros(1, sums.rows.shape[1], dtype=torch.float64)
-        inside: Tensor = span.excess(sums.table.double(), nothing, missed=self.missed)[:, 0] <= 1
-        return inside & (span.free >= MARGIN)
+        for candidates in torch.split(may_be_inside.nonzero().flatten(), _AT_ONCE):
+            vectors = sums.vectors[candidates].double()
+            inside[candidates] = span.excess(vectors, nothing, missed=self.missed)[:, 0] <= 1
+        return inside

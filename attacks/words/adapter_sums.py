@@ -7,8 +7,10 @@ import torch
 from torch import Tensor
 
 from fedleak.attacks.linear_algebra import triangle
+from fedleak.attacks.reconstruction.span import number_variances
 from fedleak.attacks.words.joint_pursuit import VectorSums
 from fedleak.client.pretrained import PretrainedAlgorithm
+from fedleak.client.word_vectors import StoredVectors, word_vectors
 from fedleak.core.errors import ViewError
 from fedleak.core.view import RoundView
 
@@ -34,19 +36,27 @@ class AdapterSums:
 
 
 def adapter_sums(view: RoundView, text_length: int) -> AdapterSums:
-    """Rows of the change of A of the first adapted layers; of B, where A did not move.
+    """Rows of the change of A of the first adapted layers; of B, where A did not move; computed once for a view.
 
     Raises:
         ViewError: the first adapters were not recorded, did not move, or read no vectors of single words.
     """
+    return view.shared.value(("sums of adapters", text_length), lambda: _adapter_sums(view, text_length))
+
+
+def _adapter_sums(view: RoundView, text_length: int) -> AdapterSums:
     algorithm = view.require(PretrainedAlgorithm)
     first = algorithm.first_inputs(text_length)
     missing = [b_name for _, b_name in first.adapters if b_name not in view.deltas]
     if missing:
         raise ViewError(f"expected the deltas of the first adapters, {', '.join(missing)}; record them")
+    variances = number_variances(view)
     # A may be frozen (FFA-LoRA): then its values are those of the learner, not of the recorded model.
     values = {**algorithm.frozen, **view.model}
     trained_a = [a_name for a_name, _ in first.adapters if a_name in view.deltas]
+    vectors = word_vectors(first.vectors)
+    # The vectors A z of each layer, the same for all clients; made if they are needed.
+    products = dict[str, StoredVectors]()
     sums_of_clients = []
     for victim in range(view.victims):
         a_changes = [view.deltas[a_name][victim].double() for a_name in trained_a]
@@ -55,14 +65,17 @@ def adapter_sums(view: RoundView, text_length: int) -> AdapterSums:
             # system, whose errors are independent.
             errors = [change_error(view, a_name, victim) for a_name in trained_a]
             error = float(torch.tensor(errors).norm())
-            sums_of_clients.append([VectorSums(torch.cat(a_changes), first.vectors, error)])
+            least_error = math.sqrt(sum(float(variances[a_name][victim].sum()) for a_name in trained_a))
+            sums_of_clients.append([VectorSums(torch.cat(a_changes), vectors, error, min(error, least_error))])
             continue
         # A did not move, so rows of the change of B are sums of the vectors A z: a system of its own for each layer.
         layer_sums = []
+        for a_name, _ in first.adapters:
+            if a_name not in products:
+                products[a_name] = vectors.times(values[a_name])
         for a_name, b_name in first.adapters:
             change = view.deltas[b_name][victim].double()
-            vectors = first.vectors.double() @ values[a_name].double().T
-            layer_sums.append(VectorSums(triangle(change), vectors, change_error(view, b_name, victim)))
+            layer_sums.append(VectorSums(triangle(change), products[a_name], change_error(view, b_name, victim)))
         sums_of_clients.append(layer_sums)
     names = tuple(dict.fromkeys([*trained_a, *(b_name for _, b_name in first.adapters)]))
     return AdapterSums(sums_of_clients, first.tokens, algorithm.vocabulary, names)

@@ -1,27 +1,32 @@
 """Recovery of few vectors of a large table from several sums of them, which may be fewer than the vectors."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
-from scipy.stats import beta
+from scipy.stats import beta, chi2
 from torch import Tensor
 
 from fedleak.attacks.linear_algebra import row_space
+from fedleak.client.word_vectors import StoredVectors, WordVectors, word_vectors
 from fedleak.core.seeding import generator_for
 
 MARGIN = 2
 """Numbers of a vector that must be left over: as many conditions decide that the choice is no accident."""
 _FEW = 1024
 """Numbers of a vector in which the vectors are chosen first, because time and memory grow with them."""
-_AT_ONCE = 8192
-"""Vectors that are projected together."""
 _FLAT = 1e-6
 """Singular values of a residual, relative to the largest, that count as zero."""
-_VISIBLE = 1e-3
+_VISIBLE = 1e-4
 """Part of a vector's squared length outside the span of the chosen ones, below which that is rounding."""
 _CLEAR = 3.0
 """Standard errors of a coefficient above which it is no noise."""
+_FALSE = 1e-2
+"""Expected number of vectors that noise alone adds in one pass over the table."""
+_PASSES = 10
+"""Passes in which vectors are added and dropped, if the choice has not settled before."""
 
 
 @dataclass(frozen=True)
@@ -30,28 +35,46 @@ class VectorSums:
 
     Attributes:
         rows: ``(R, d)`` sums, float64.
-        table: ``(K, d)`` vectors, float32 or float64.
-        error: Frobenius norm of the error of `rows` that is to be expected.
+        table: ``(K, d)`` vectors.
+        error: Frobenius norm that the error of `rows` does not exceed: what is certain rests on it.
+        least_error: Frobenius norm of the error that is there in any case, e.g. of one rounding, down to which vectors
+            are looked for; None for `error`. A bound that is some times too large would hide the weak ones.
     """
 
     rows: Tensor
-    table: Tensor
+    table: WordVectors | Tensor
     error: float
+    least_error: float | None = None
+
+    @cached_property
+    def vectors(self) -> WordVectors:
+        """The table."""
+        return word_vectors(self.table)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of each number of the rows that is there in any case."""
+        least_error = self.error if self.least_error is None else self.least_error
+        return max(least_error, 1e-300) / math.sqrt(max(self.rows.numel(), 1))
 
     def projected(self, numbers: int) -> "VectorSums":
         """The same sums in so many random directions."""
         all_numbers = self.rows.shape[1]
         draws = torch.randn(all_numbers, numbers, generator=generator_for(0, "directions"), dtype=torch.float64)
         directions, _ = torch.linalg.qr(draws)
-        table = torch.cat([part @ directions.to(part) for part in torch.split(self.table, _AT_ONCE)])
+        table = torch.empty(len(self.vectors), numbers)
+        for candidates, vectors in self.vectors.parts():
+            table[candidates] = (vectors @ directions).float()
         # Of a white error, orthonormal directions have their part of the variance.
-        return VectorSums(self.rows @ directions, table, self.error * (numbers / all_numbers) ** 0.5)
+        part = (numbers / all_numbers) ** 0.5
+        least_error = None if self.least_error is None else self.least_error * part
+        return VectorSums(self.rows @ directions, StoredVectors(table), self.error * part, least_error)
 
     def without(self, chosen: Sequence[int]) -> Tensor:
         """``(R, d)`` rows without their part in the span of chosen vectors."""
         if not chosen:
             return self.rows
-        basis, _ = torch.linalg.qr(self.table[list(chosen)].double().T)
+        basis, _ = torch.linalg.qr(self.vectors[torch.tensor(chosen)].double().T)
         residual: Tensor = self.rows - self.rows @ basis @ basis.T
         return residual
 
@@ -60,9 +83,9 @@ class VectorSums:
         basis = _basis(self.rows, self.error)
         # A row space of nearly all directions has every vector in it.
         if len(basis) > self.rows.shape[1] - MARGIN:
-            return torch.zeros(len(self.table), dtype=torch.float64)
-        lengths = self.table.norm(dim=1).double().clamp(min=1e-300)
-        shares: Tensor = _inside(self.table, [basis])[0].sqrt() / lengths
+            return torch.zeros(len(self.vectors), dtype=torch.float64)
+        squares = self.vectors.squares_along([basis])[0]
+        shares: Tensor = (squares / self.vectors.squared_lengths.clamp(min=1e-300)).sqrt()
         return shares
 
 
@@ -76,12 +99,14 @@ class Pursuit:
         strength: ``(k,)`` norm of the coefficients of each, over that of the weakest that is not noise; below 1 for a
             vector that explains no more than noise would.
         numbers: least number d of a vector, of all tables.
+        settled: whether the choice was checked vector by vector against the noise that is left, see `_settled`.
     """
 
     chosen: Tensor
     left: float
     strength: Tensor
     numbers: int
+    settled: bool = False
 
     @property
     def explained(self) -> bool:
@@ -91,18 +116,24 @@ class Pursuit:
     @property
     def present(self) -> Tensor:
         """``(k',)`` chosen vectors, without those that explain no more than noise would if all is explained."""
-        return self.chosen[self.strength > 1] if self.explained else self.chosen
+        if self.settled or not self.explained:
+            return self.chosen
+        return self.chosen[self.strength > 1]
 
 
-def pursue(systems: Sequence[VectorSums], most: int) -> Pursuit:
+def pursue(systems: Sequence[VectorSums], most: int, report: Callable[[float], None] | None = None) -> Pursuit:
     """Chooses vectors one after another until they explain the sums: rank-aware order-recursive matching pursuit.
 
     Each step takes the vector that, without its part along the chosen ones, lies most in the row space of what is
     unexplained. The row space, instead of the rows themselves, lets sums of R rows identify more than R vectors: in
     general position up to ``d - 1`` of them are the only ones that explain the sums; d explain anything. Of several
     systems, which share the choice but have tables of their own, the largest share decides, since a vector may be
-    missing in some of them. It ends where the best vector lies no further in than the best of a table of random vectors
-    would.
+    missing in some of them. It ends where what is unexplained is as small as `VectorSums.least_error`, or the best
+    vector lies no further in than the best of a table of random vectors would: noise has no direction, so that a
+    coherent table is no nearer to it than a random one.
+
+    A choice that explains the sums is then settled, see `_settled`: a vector that was taken for a similar one goes
+    again, and weak ones that were overlooked come in.
 
     Vectors of many numbers are projected to `_FEW` random directions first; a choice in them that explains the sums in
     all directions counts. Otherwise the search starts again in all.
@@ -110,48 +141,119 @@ def pursue(systems: Sequence[VectorSums], most: int) -> Pursuit:
     Args:
         systems: sums of vectors at the same places of their tables.
         most: largest number of vectors.
+        report: is called with the share of the work that is done, in logarithms of what is unexplained.
 
     References:
         [Davies12], Algorithm 3 (RA-ORMP).
     """
     numbers = min(system.rows.shape[1] for system in systems)
-    if numbers > _FEW:
+    if numbers > _FEW and all(isinstance(system.vectors, StoredVectors) for system in systems):
         projected = [system.projected(_FEW) for system in systems]
-        chosen = _choose(projected, min(most, _FEW - MARGIN))
+        chosen = _choose(projected, min(most, _FEW - MARGIN), report)
         # The choice is made in few directions and judged in all.
         pursuit = _pursuit(systems, chosen)
         if pursuit.explained:
-            return pursuit
-    return _pursuit(systems, _choose(systems, most))
+            return _settled(systems, pursuit, most)
+    pursuit = _pursuit(systems, _choose(systems, most, report))
+    if pursuit.explained:
+        return _settled(systems, pursuit, most)
+    return pursuit
 
 
-def _pursuit(systems: Sequence[VectorSums], chosen: list[int]) -> Pursuit:
+def _pursuit(systems: Sequence[VectorSums], chosen: list[int], *, settled: bool = False) -> Pursuit:
     return Pursuit(
         chosen=torch.tensor(chosen, dtype=torch.int64),
         left=_relative_residual(systems, [system.without(chosen) for system in systems]),
         strength=_strengths(systems, chosen),
         numbers=min(system.rows.shape[1] for system in systems),
+        settled=settled,
     )
 
 
-def _choose(systems: Sequence[VectorSums], most: int) -> list[int]:
+def _settled(systems: Sequence[VectorSums], pursuit: Pursuit, most: int) -> Pursuit:
+    """A choice that explains the sums, of which vectors are dropped and to which others are added until none is due.
+
+    What is left then is noise, whose size it shows. The sum of squares by which a further vector reduces it, over its
+    variance, has the law of chi-square with R degrees of freedom for noise alone; so has that by which a chosen one
+    reduces it beside the others. A vector is there if noise alone would not reach as far in the whole table.
+    """
+    chosen = pursuit.chosen.tolist()
+    count = len(systems[0].vectors)
+    enough = float(chi2.isf(_FALSE / count, sum(system.rows.shape[0] for system in systems)))
+    most = min(most, pursuit.numbers - MARGIN)
+    for _ in range(_PASSES):
+        before = set(chosen)
+        if chosen:
+            reduction = _reduction_by_chosen(systems, chosen)
+            chosen = [vector for vector, worth in zip(chosen, reduction.tolist(), strict=True) if worth > enough]
+        # One at a time, because similar vectors reduce the same.
+        while len(chosen) < most:
+            reduction = _reduction_by_others(systems, chosen)
+            best = int(reduction.argmax())
+            if float(reduction[best]) <= enough:
+                break
+            chosen.append(best)
+        if set(chosen) == before:
+            break
+    settled = _pursuit(systems, chosen, settled=True)
+    return settled if settled.explained else pursuit
+
+
+def _variance_left(system: VectorSums, residual: Tensor, chosen: int) -> float:
+    """Variance of each number of what so many vectors leave, at least the one that is there in any case."""
+    free_numbers = residual.shape[0] * max(residual.shape[1] - chosen, 1)
+    return max(float(residual.square().sum()) / free_numbers, system.deviation**2)
+
+
+def _reduction_by_chosen(systems: Sequence[VectorSums], chosen: Sequence[int]) -> Tensor:
+    """``(k,)`` reduction of the sum of squares by each chosen vector beside the others, over the variance left."""
+    reduction = torch.zeros(len(chosen), dtype=torch.float64)
+    for system in systems:
+        variance = _variance_left(system, system.without(chosen), len(chosen))
+        inverse = torch.linalg.pinv(system.vectors[torch.tensor(chosen)].double())
+        # |C_w|^2 over the squared norm of w's column of the inverse, which is 1 over its length outside the others.
+        coefficients = (system.rows @ inverse).square().sum(0)
+        reduction += coefficients / inverse.square().sum(0).clamp(min=1e-300) / variance
+    return reduction
+
+
+def _reduction_by_others(systems: Sequence[VectorSums], chosen: Sequence[int]) -> Tensor:
+    """``(K,)`` the same by one more vector; 0 for one that the chosen ones explain."""
+    reduction = torch.zeros(len(systems[0].vectors), dtype=torch.float64)
+    for system in systems:
+        residual = system.without(chosen)
+        basis = residual.new_zeros(0, residual.shape[1])
+        if chosen:
+            basis = torch.linalg.qr(system.vectors[torch.tensor(chosen)].double().T)[0].T
+        along_residual, taken = system.vectors.squares_along([residual, basis])
+        squared_lengths = system.vectors.squared_lengths
+        outside = squared_lengths - taken
+        # Of a vector that the chosen ones explain, only rounding is outside, whose direction says nothing.
+        visible = outside > _VISIBLE * squared_lengths
+        by_each = along_residual / outside.clamp(min=1e-300)
+        reduction += torch.where(visible, by_each, 0.0) / _variance_left(system, residual, len(chosen))
+    reduction[list(chosen)] = 0
+    return reduction
+
+
+def _choose(systems: Sequence[VectorSums], most: int, report: Callable[[float], None] | None = None) -> list[int]:
     residuals = [system.rows.clone() for system in systems]
-    squared_lengths = [system.table.norm(dim=1).double().square() for system in systems]
+    squared_lengths = [system.vectors.squared_lengths for system in systems]
     # Squared length of the part of each vector that is orthogonal to the chosen ones.
     squares_outside = [squares.clone() for squares in squared_lengths]
     # Orthonormal basis of the chosen ones: a row for each.
     spans = [system.rows.new_zeros(0, system.rows.shape[1]) for system in systems]
     chosen = list[int]()
     numbers = min(system.rows.shape[1] for system in systems)
-    while _relative_residual(systems, residuals) > 1 and len(chosen) < min(most, numbers):
+    while _is_more_left(systems, residuals, len(chosen)) and len(chosen) < min(most, numbers):
         shares = torch.zeros_like(squares_outside[0])
         chance = 0.0
         for number, (system, residual) in enumerate(zip(systems, residuals, strict=True)):
-            basis = _basis(residual, system.error)
+            basis = _basis(residual, system.deviation * math.sqrt(residual.numel()))
             outside = squares_outside[number]
             # One pass over the table for both: it can be larger than any cache.
             newest_direction = spans[number][len(chosen) - 1 :]
-            inside, gone = _inside(system.table, [basis, newest_direction])
+            inside, gone = system.vectors.squares_along([basis, newest_direction])
             outside -= gone
             free_numbers = system.rows.shape[1] - len(chosen)
             chance = max(chance, _best_by_chance(len(basis), free_numbers, len(outside)))
@@ -166,13 +268,34 @@ def _choose(systems: Sequence[VectorSums], most: int) -> list[int]:
         chosen.append(best)
         # Its part orthogonal to the chosen ones (Gram and Schmidt) is taken out of the residuals.
         for number, system in enumerate(systems):
-            direction = system.table[best].double()
+            direction = system.vectors[torch.tensor([best])][0].double()
             for _ in range(2):  # twice, against the loss of orthogonality
                 direction = direction - spans[number].T @ (spans[number] @ direction)
             direction = direction / direction.norm().clamp(min=1e-300)
             spans[number] = torch.cat([spans[number], direction[None]])
             residuals[number] = residuals[number] - torch.outer(residuals[number] @ direction, direction)
+        if report is not None:
+            report(_share_explained(systems, residuals))
     return chosen
+
+
+def _is_more_left(systems: Sequence[VectorSums], residuals: Sequence[Tensor], chosen: int) -> bool:
+    """Whether more is left than the error that is there in any case has outside of so many vectors."""
+    for system, residual in zip(systems, residuals, strict=True):
+        free_numbers = residual.shape[0] * max(residual.shape[1] - chosen, 0)
+        if float(residual.square().sum()) > system.deviation**2 * free_numbers:
+            return True
+    return False
+
+
+def _share_explained(systems: Sequence[VectorSums], residuals: Sequence[Tensor]) -> float:
+    """How far what is unexplained has come from the rows to the error, in logarithms, in the system that is last."""
+    shares = [1.0]
+    for system, residual in zip(systems, residuals, strict=True):
+        least_error = system.deviation * math.sqrt(residual.numel())
+        way = math.log(max(float(system.rows.norm()) / least_error, 1.0 + _FLAT))
+        shares.append(1 - math.log(max(float(residual.norm()) / least_error, 1.0)) / way)
+    return max(min(shares), 0.0)
 
 
 def _best_by_chance(rank: int, numbers: int, vectors: int) -> float:
@@ -198,20 +321,13 @@ def _strengths(systems: Sequence[VectorSums], chosen: Sequence[int]) -> Tensor:
     if not chosen:
         return strengths
     for system in systems:
-        vectors = system.table[list(chosen)].double()
+        vectors = system.vectors[torch.tensor(chosen)].double()
         inverse = torch.linalg.pinv(vectors)  # (d, k)
         # The coefficients of least squares, C = X T^+, and what an error of equal size in all numbers makes of them.
         coefficients = (system.rows @ inverse).norm(dim=0)
         noise = system.error / system.rows.shape[1] ** 0.5 * inverse.norm(dim=0)
         strengths = torch.maximum(strengths, coefficients / (_CLEAR * noise).clamp(min=1e-300))
     return strengths
-
-
-def _inside(table: Tensor, bases: Sequence[Tensor]) -> list[Tensor]:
-    """``(K,)`` squared lengths of the part of each vector of a table in the space of each orthonormal basis."""
-    along = table @ torch.cat(list(bases)).to(table).T
-    along_each_basis = along.tensor_split([len(bases[0])], dim=1)
-    return [part.double().square().sum(1) for part in along_each_basis]
 
 
 def _basis(rows: Tensor, error: float) -> Tensor:

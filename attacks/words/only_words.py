@@ -16,8 +16,6 @@ _DISTINGUISHED = 4.0
 that two are proof; twice as much, because other words may be exchanged at the same time."""
 _ACCIDENT = 1e-9
 """Expected number of sets of random vectors that explain the sums, up to which an explanation is no accident."""
-_AT_ONCE = 8192
-"""Vectors of a table that are compared together."""
 
 
 def are_only_words(systems: Sequence[VectorSums], pursuit: Pursuit, tokens: Tensor) -> bool:
@@ -72,15 +70,14 @@ def norm_after_swap(systems: Sequence[VectorSums], chosen: Tensor, tokens: Tenso
     if not len(chosen):
         return largest
     for system in systems:
-        vectors = system.table[chosen].double()
+        vectors = system.vectors[chosen].double()
         # Column w of the inverse is a / |a|^2.
         inverse = torch.linalg.pinv(vectors)
         orthogonal_norm = 1 / inverse.norm(dim=0).clamp(min=1e-300)  # |a|
         directions = inverse * orthogonal_norm
         basis, _ = torch.linalg.qr(vectors.T)
         least_squared_sine = torch.ones(len(chosen), dtype=torch.float64)
-        for rows in torch.split(torch.arange(len(tokens)), _AT_ONCE):
-            candidates = system.table[rows].double()
+        for rows, candidates in system.vectors.parts():
             outside = (candidates - candidates @ basis @ basis.T).square().sum(1, keepdim=True)
             along = (candidates @ directions).square()
             # The squared sine; a word that S has already, or that adds no direction, takes no place.
@@ -103,7 +100,7 @@ def log_accidents(systems: Sequence[VectorSums], count: int) -> float:
     law Beta((d - k) / 2, k / 2), which is below x with a probability of at most ``x^a / (a B(a, b))``. It is asked of
     every direction of the rows above the error.
     """
-    vectors = len(systems[0].table)
+    vectors = len(systems[0].vectors)
     # Logarithm of binomial(K, k).
     log_expected = float(gammaln(vectors + 1) - gammaln(count + 1) - gammaln(vectors - count + 1))
     for system in systems:

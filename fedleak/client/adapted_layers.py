@@ -1,6 +1,7 @@
 """What the adapted layers of a network read: their inputs, and whether those of the first ones are of single tokens."""
 
 import contextlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from torch.func import functional_call
 
 from fedleak.client.nets.dropout import draw_noise
 from fedleak.client.network_tokens import exchanged
+from fedleak.client.word_vectors import ComputedVectors, NormedSums, StoredVectors, WordVectors
 from fedleak.core.errors import ViewError
 
 _TOKENS_AT_ONCE = 4096
@@ -17,6 +19,8 @@ _SAME = 1e-4
 """Relative difference of the inputs of a layer below which they are the same."""
 _PROBES = 4
 """Random texts by which inputs of single tokens are told from mixtures of several."""
+_MOST_STORED = 2**27
+"""Numbers of all candidates, 512 MiB in float32, up to which they are stored instead of computed again and again."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class FirstInputs:
             network.
     """
 
-    vectors: Tensor
+    vectors: WordVectors | Tensor
     tokens: Tensor
     adapters: tuple[tuple[str, str], ...]
 
@@ -101,8 +105,12 @@ def read_inputs(
 
 def first_vectors(
     network: nn.Module, vocabulary: int, positions: int, padding: int = 0
-) -> tuple[Tensor, Tensor, list[str]]:
+) -> tuple[WordVectors, Tensor, list[str]]:
     """Inputs ``(K, d)`` of the first adapted layers for every token, their tokens ``(K,)``, and the layers' names.
+
+    Where places differ, there is a candidate for each token at each place: millions, for a real vocabulary. They are
+    not stored if they are layer norms of a token's vector plus a place's, as of BERT and GPT-2, nor if they are more
+    than `_MOST_STORED` numbers.
 
     Args:
         network: a network that reads tokens.
@@ -113,6 +121,8 @@ def first_vectors(
     Raises:
         ViewError: the layers read what depends on other tokens of the text.
     """
+    # A network with a vector for each place has so many places, and no more.
+    positions = min(positions, getattr(network.config, "max_position_embeddings", None) or positions)
     # What the layers read of random texts, in which every token has others beside it.
     generator = torch.Generator().manual_seed(0)
     probe = torch.randint(1, vocabulary, (_PROBES, positions), generator=generator)
@@ -121,13 +131,69 @@ def first_vectors(
     tokens = torch.arange(1, vocabulary)  # 0 is padding
     vectors = _read_in_parts(network, exchanged(tokens[:, None], padding), _TOKENS_AT_ONCE)[:, 0]
     if _alike(of_probe, vectors[probe - 1]):
-        return vectors, tokens, names
-    # Else it may depend on the place: each token at every place, in a text of this token alone.
-    repeated = exchanged(tokens[:, None].expand(-1, positions), padding)
-    everywhere = _read_in_parts(network, repeated, max(1, _TOKENS_AT_ONCE // positions))
-    if not _alike(of_probe, everywhere[probe - 1, torch.arange(positions)]):
-        raise ViewError("expected adapters below all attention; the first ones read a mixture of several tokens")
-    return everywhere.flatten(0, 1), tokens.repeat_interleave(positions), names
+        return StoredVectors(vectors), tokens, names
+    # Else it may depend on the place. Candidate (v - 1) P + j is token v at place j.
+    places = torch.arange(positions).expand_as(probe)
+    of_candidates = ((probe - 1) * positions + places).flatten()
+    candidates = _at_places(network, exchanged(tokens, padding), positions)
+    if not _alike(of_probe.flatten(0, 1), candidates[of_candidates]):
+        candidates = _one_by_one(network, exchanged(tokens, padding), positions, of_probe.shape[-1])
+        if not _alike(of_probe.flatten(0, 1), candidates[of_candidates]):
+            raise ViewError("expected adapters below all attention; the first ones read a mixture of several tokens")
+        if math.prod(candidates.shape) <= _MOST_STORED:
+            candidates = StoredVectors(candidates[torch.arange(len(candidates))])
+    return candidates, tokens.repeat_interleave(positions), names
+
+
+def _at_places(network: nn.Module, tokens: Tensor, positions: int) -> WordVectors:
+    """Candidates as layer norms of sums of a token's and a place's vector; of no meaning in another network."""
+    parts = [_before_norm(network, part[:, None])[1][:, 0] for part in torch.split(tokens, _TOKENS_AT_ONCE)]
+    at_first_place = torch.cat(parts).double()
+    norm, at_all_places = _before_norm(network, tokens[:1].expand(1, positions))
+    of_places = at_all_places[0].double()
+    of_places = of_places - of_places[0]
+    gain = torch.ones(of_places.shape[1]) if norm.weight is None else norm.weight.detach()
+    bias = torch.zeros(of_places.shape[1]) if norm.bias is None else norm.bias.detach()
+    return NormedSums(
+        words=at_first_place - at_first_place.mean(1, keepdim=True),
+        places=of_places - of_places.mean(1, keepdim=True),
+        gain=gain.double(),
+        bias=bias.double(),
+        epsilon=norm.eps,
+    )
+
+
+def _before_norm(network: nn.Module, tokens: Tensor) -> tuple[nn.LayerNorm, Tensor]:
+    """The last layer norm before the first adapted layers and its input ``(N, L, d)``; without one, no norm at all."""
+    seen = list[tuple[nn.LayerNorm, Tensor]]()
+
+    def note(norm: nn.Module, read: tuple[Tensor, ...]) -> None:
+        if isinstance(norm, nn.LayerNorm):
+            seen.append((norm, read[0]))
+
+    norms = [module for module in network.modules() if isinstance(module, nn.LayerNorm)]
+    hooks = [norm.register_forward_pre_hook(note) for norm in norms]
+    try:
+        # It ends at the first adapted layer, after which there are more norms.
+        vectors, _ = read_inputs(network, {"input_ids": tokens}, stop=1)[0]
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not seen:
+        return nn.LayerNorm(vectors.shape[-1]), vectors
+    return seen[-1]
+
+
+def _one_by_one(network: nn.Module, tokens: Tensor, positions: int, numbers: int) -> WordVectors:
+    """Candidates as the network reads them, each token at every place in a text of this token alone."""
+
+    def compute(candidates: Tensor) -> Tensor:
+        words, of_word = torch.unique(candidates // positions, return_inverse=True)
+        texts = tokens[words][:, None].expand(-1, positions)
+        read = _read_in_parts(network, texts, max(1, _TOKENS_AT_ONCE // positions))
+        return read[of_word, candidates % positions]
+
+    return ComputedVectors(compute, len(tokens) * positions, numbers)
 
 
 def _read_first(network: nn.Module, tokens: Tensor) -> tuple[Tensor, list[str]]:
@@ -136,10 +202,12 @@ def _read_first(network: nn.Module, tokens: Tensor) -> tuple[Tensor, list[str]]:
 
 
 def _read_in_parts(network: nn.Module, tokens: Tensor, size: int) -> Tensor:
-    """`_read_first` of many texts, ``size`` at a time."""
+    """`_read_first` of many texts, ``size`` at a time, up to the first adapted layer."""
     parts: Sequence[Tensor] = torch.split(tokens, size)
-    return torch.cat([_read_first(network, part)[0] for part in parts])
+    return torch.cat([read_inputs(network, {"input_ids": part}, stop=1)[0][0] for part in parts])
 
 
 def _alike(vectors: Tensor, expected: Tensor) -> bool:
+    if vectors.shape != expected.shape:
+        return False
     return bool((vectors - expected).norm() <= _SAME * expected.norm())
