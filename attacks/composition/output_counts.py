@@ -181,4 +181,6 @@ def _assumed(view: RoundView) -> str:
     clipped = ""
     if learner.local.example_clip is not None:
         clipped = " with clipped examples"
+    elif learner.local.max_grad_norm is not None:
+        clipped = " with clipped gradients"
     return f"SGD with steps of an unknown size; the clients train with {learner.local.optimizer}{clipped}"

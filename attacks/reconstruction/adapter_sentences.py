@@ -1,5 +1,6 @@
 """Sentences of a client that fine-tunes a language model by adapters of low rank."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,9 +15,11 @@ from fedleak.attacks.reconstruction.sentence_prefixes import Prefixes, grown_pre
 from fedleak.attacks.reconstruction.simulated_step import explains
 from fedleak.attacks.reconstruction.span import number_variances
 from fedleak.attacks.reconstruction.span_estimate import SpanEstimate
+from fedleak.attacks.words.adapter_sums import AdapterSums, changes_by_gradients
 from fedleak.attacks.words.adapter_words import pursuits
-from fedleak.attacks.words.joint_pursuit import VectorSums
+from fedleak.attacks.words.joint_pursuit import Pursuit, VectorSums
 from fedleak.attacks.words.only_words import no_word_can_be_another
+from fedleak.client.adapted_layers import MixedInputsError
 from fedleak.client.pretrained import PretrainedAlgorithm
 from fedleak.core.errors import ViewError
 from fedleak.core.progress import with_progress
@@ -24,8 +27,6 @@ from fedleak.core.ranges import OpenUnitInterval, PositiveInt, UnitInterval
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import RoundView
 
-_MOST = 2**15
-"""Largest number of prefixes of one length that are checked."""
 _AT_ONCE = 512
 """Prefixes whose inputs are computed together."""
 _SLACKS = (1.0, 4.0, 16.0)
@@ -33,6 +34,9 @@ _SLACKS = (1.0, 4.0, 16.0)
 _APART = 0.05
 """Relative distance of the vectors of two words of a client, below which the simulated step would hardly show that they
 change places: one other word, at a distance of about 1, changes it by 2e-2 or more, and 1e-4 is accepted."""
+
+_CLIPPED = 0.999
+"""Length of an update, over that of a clipped one, from which it may have been clipped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +65,10 @@ class AdapterSentences(ReconstructionAttack):
     the update, because the clients do something else than the server knows (another rate, scale or clip), or other
     words could take the place of some.
 
+    Where the first adapted layers read mixtures of several words (adapters at the output of attention, in the MLP, or
+    in later blocks alone), each word of the vocabulary is tried at each place. Each prefix then costs a part of a
+    forward pass for every word.
+
     Of several local steps the inputs drift, so that `drift` is accepted as their relative distance, and inputs are
     those of the mean of the models before and after; nothing is certified or predicted.
 
@@ -74,9 +82,12 @@ class AdapterSentences(ReconstructionAttack):
         longest: largest number of words of a sentence, and of places of a network whose inputs depend on them.
         words: largest number of words of a client.
         width: prefixes of one length, for each reported sentence, above which the search ends.
+        candidates: prefixes of one length that are checked at most; more than the vocabulary times the sentences where
+            the first adapted layers read no single words.
 
     Raises:
-        ViewError: the network predicts no words, clients do not descend plainly, or no adapted layer reads prefixes.
+        ViewError: the network predicts no words, clients do not descend plainly, no adapted layer reads prefixes, or
+            the vocabulary is larger than `candidates` where each word must be tried.
 
     References:
         This project for adapters, the last words and the certificates. [Petrov24], algorithm 2 and section 5.4, for the
@@ -100,36 +111,36 @@ class AdapterSentences(ReconstructionAttack):
     longest: PositiveInt = 32
     words: PositiveInt = 1000
     width: PositiveInt = 3
+    candidates: PositiveInt = 2**15
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> SpanEstimate:
         algorithm = view.require(PretrainedAlgorithm)
         _check_descent(view, algorithm)
-        systems, pursuits_of_words = pursuits(view, self.words, self.longest)
+        readable = _readable_words(view, algorithm, self)
+        descent = dataclasses.replace(view, deltas=changes_by_gradients(view, view.deltas))
         layers = algorithm.adapted_inputs(dict(view.model), torch.ones(1, 2, dtype=torch.int64))
         variances = number_variances(view)
         answers = list[_Answer]()
         for v in with_progress(range(view.victims)):
             steps = int(algorithm.steps(view.example_counts)[v])
-            pursuit = pursuits_of_words[v]
-            words = torch.unique(systems.tokens[pursuit.present])
-            spans = adapter_spans(view, v, layers, variances, 0.0 if steps == 1 else self.drift)
+            known = readable.of_client(v)
+            drift = 0.0 if steps == 1 else self.drift
+            spans = adapter_spans(descent, v, layers, variances, drift, first=readable.first_layer)
             # A row space is complete if it has spare rows, and as many dimensions as any other, and as there are words.
-            least = max(len(words) if pursuit.explained else 1, *(adapter.span.rank for adapter in spans))
+            least = max(known.least, *(adapter.span.rank for adapter in spans))
             complete = [adapter for adapter in spans if adapter.spare >= self.margin and adapter.span.rank >= least]
             client = AdapterClient(
                 algorithm=algorithm,
                 model=_model_between(view, v, steps),
-                gradient={name: -change[v] / algorithm.learning_rate / steps for name, change in view.deltas.items()},
+                gradient=_mean_gradient(descent, v, algorithm.learning_rate * steps),
                 spans=complete,
-                words=words,
+                words=known.words,
                 sentences=int(view.example_counts[v]),
+                is_scale_known=_is_unclipped(descent, v, algorithm, steps),
             )
             texts, is_clear, is_explained = self._explained_sentences(view, v, client, is_one_step=steps == 1)
             # The simulated step shows all words only if none has the vector of another, and none can take its place.
-            are_distinct = _are_apart(systems.sums[v][0], systems.tokens, words) and no_word_can_be_another(
-                systems.sums[v], pursuit.present, systems.tokens
-            )
-            is_proved = is_explained and are_distinct
+            is_proved = is_explained and readable.are_distinct(v, texts)
             is_certain = is_proved and is_clear
             is_promised = any(adapter.clear for adapter in complete)
             predicted = float(is_promised or is_certain)
@@ -152,14 +163,19 @@ class AdapterSentences(ReconstructionAttack):
 
         Each of `_SLACKS` is tried until one step on the sentences, made again, is the update; else the last counts.
         """
-        texts, is_clear, is_explained = torch.zeros(0, 1, dtype=torch.int64), False, False
+        texts = torch.zeros(0, 1, dtype=torch.int64)
         for slack in _SLACKS:
             texts, is_clear = self.sentences(client, slack)
             are_all = len(texts) == client.sentences > 0
             is_explained = is_one_step and are_all and explains(view, number, texts)
             if is_explained:
-                break
-        return texts, is_clear, is_explained
+                return texts, is_clear, True
+        if is_one_step and client.is_scale_known:
+            # Clients may have another rate or clip than the server knows: then the last words are those of any scale.
+            scaled, _ = self.sentences(dataclasses.replace(client, is_scale_known=False), slack)
+            if len(scaled) and explains(view, number, scaled, is_scale_known=False):
+                texts = scaled
+        return texts, False, False
 
     def sentences(self, client: "AdapterClient", slack: float) -> tuple[Tensor, bool]:
         """``(M, L)`` sentences of one client, and whether no other last words explain its gradient as well."""
@@ -172,7 +188,7 @@ class AdapterSentences(ReconstructionAttack):
             texts = texts[~_repetitive(texts)][-client.sentences :]  # the longest: wrong ones end soon
         if not len(texts):
             return torch.zeros(0, 1, dtype=torch.int64), False
-        last = last_words(client.algorithm, client.model, client.gradient, texts)
+        last = last_words(client.algorithm, client.model, client.gradient, texts, is_scale_known=client.is_scale_known)
         records = pad(texts, (0, 1))
         records[torch.arange(len(texts)), (texts > 0).sum(1)] = last.words
         # A client may have each sentence several times.
@@ -189,7 +205,7 @@ class AdapterSentences(ReconstructionAttack):
     def extended(self, client: "AdapterClient", prefixes: Tensor, slack: float) -> tuple[Tensor, Tensor] | None:
         """Longer prefixes ``(P', L + 1)`` and the number of the prefix that each continues; None for none."""
         count = len(client.words)
-        if len(prefixes) * count > _MOST:
+        if len(prefixes) * count > self.candidates:
             return None
         # Every prefix with every word, of which each row space in turn leaves those that lie in it.
         origin = torch.arange(len(prefixes)).repeat_interleave(count)
@@ -217,6 +233,7 @@ class AdapterClient:
         spans: row spaces that are complete.
         words: ``(W,)`` words that may occur.
         sentences: number of sentences that the client reports.
+        is_scale_known: whether the gradient has its length, or a clip has changed it.
     """
 
     algorithm: PretrainedAlgorithm
@@ -225,11 +242,85 @@ class AdapterClient:
     spans: Sequence[InputSpan]
     words: Tensor
     sentences: int
+    is_scale_known: bool = True
 
     def excess(self, prefixes: Tensor, adapter: InputSpan, missed: float) -> Tensor:
         """``(P,)`` excess of a layer's inputs at the last words of prefixes ``(P, L)``."""
         inputs = self.algorithm.adapted_inputs(self.model, prefixes, most=adapter.layer + 1)[adapter.layer]
         return adapter.excess(inputs.vectors[:, -1], missed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _KnownWords:
+    """Words ``(W,)`` that a client's texts may have, and the least number of them that these have."""
+
+    words: Tensor
+    least: int
+
+
+class _WordsOfSums:
+    """Words that `AdapterWords` finds in the first adapted layers, which read single ones."""
+
+    first_layer = 1
+
+    def __init__(self, systems: AdapterSums, pursuits_of_words: Sequence[Pursuit]) -> None:
+        self.systems = systems
+        self.pursuits = pursuits_of_words
+
+    def of_client(self, victim: int) -> _KnownWords:
+        pursuit = self.pursuits[victim]
+        words = torch.unique(self.systems.tokens[pursuit.present])
+        least = 1
+        if pursuit.explained:
+            least = len(words)
+        return _KnownWords(words=words, least=least)
+
+    def are_distinct(self, victim: int, texts: Tensor) -> bool:
+        """Whether no word of a client has nearly the vector of another, and none can take the place of one."""
+        sums = self.systems.sums[victim]
+        tokens = self.systems.tokens
+        pursuit = self.pursuits[victim]
+        words = self.of_client(victim).words
+        return _are_apart(sums[0], tokens, words) and no_word_can_be_another(sums, pursuit.present, tokens)
+
+
+class _WholeVocabulary:
+    """All words, each of which is tried, where the first adapted layers read mixtures of several."""
+
+    first_layer = 0
+
+    def __init__(self, vectors: Tensor) -> None:
+        self.vectors = vectors.double()
+
+    def of_client(self, victim: int) -> _KnownWords:
+        return _KnownWords(words=torch.arange(1, len(self.vectors)), least=1)
+
+    def are_distinct(self, victim: int, texts: Tensor) -> bool:
+        """Whether no word of the vocabulary has nearly the vector of one of the texts ``(M, L)``."""
+        words = torch.unique(texts[texts > 0])
+        read = self.vectors[words]
+        near = torch.cdist(read, self.vectors) <= _APART * read.norm(dim=1)[:, None]
+        return bool((near.sum(1) <= 1).all())  # each is near to itself
+
+
+def _readable_words(
+    view: RoundView, algorithm: PretrainedAlgorithm, attack: AdapterSentences
+) -> _WordsOfSums | _WholeVocabulary:
+    """What is known of the words before any prefix is checked.
+
+    Raises:
+        ViewError: nothing, and the vocabulary is too large to try each word.
+    """
+    try:
+        return _WordsOfSums(*pursuits(view, attack.words, attack.longest))
+    except MixedInputsError:
+        words = algorithm.vocabulary - 1
+        if words > attack.candidates:
+            raise ViewError(
+                "expected adapters below all attention, or a vocabulary of which each word can be tried at each place;"
+                f" got {words} words; for some seconds to minutes a prefix, give candidates of {4 * words} or more"
+            ) from None
+        return _WholeVocabulary(algorithm.word_vectors(view.model))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,8 +360,33 @@ def _check_descent(view: RoundView, algorithm: PretrainedAlgorithm) -> None:
         raise ViewError(f"expected a network that predicts the next words, got one for {algorithm.task}")
     if algorithm.random:
         raise ViewError("expected clients without dropout, which changes the inputs; `adapter-words` ranks their words")
-    if not local.plain_sgd or local.example_clip is not None or algorithm.update_l1 is not None:
-        raise ViewError(f"expected plain gradient descent, got {local.optimizer} with changes; try `adapter-words`")
+    others = []
+    if local.optimizer != "sgd":
+        others.append(local.optimizer)
+    if local.momentum and bool((algorithm.steps(view.example_counts) > 1).any()):
+        others.append("momentum over several steps")
+    if local.example_clip is not None:
+        others.append("clipped examples")
+    if algorithm.update_l1 is not None:
+        others.append("a penalty of the update")
+    if others:
+        raise ViewError(f"expected plain gradient descent, got {' and '.join(others)}; try `adapter-words`")
+
+
+def _mean_gradient(view: RoundView, victim: int, rates: float) -> dict[str, Tensor]:
+    """Mean gradient of one client's steps, from the sum of their rates."""
+    return {name: -change[victim] / rates for name, change in view.deltas.items()}
+
+
+def _is_unclipped(view: RoundView, victim: int, algorithm: PretrainedAlgorithm, steps: int) -> bool:
+    """Whether the declared clip of a client's steps cannot have changed the length of its update."""
+    most = algorithm.local.max_grad_norm
+    if most is None:
+        return True
+    # Of clipped steps, the update is as long as the clip allows; of several ones it may be shorter all the same.
+    squares = [change[victim].double().square().sum() for change in view.deltas.values()]
+    length = float(torch.stack(squares).sum().sqrt()) / algorithm.learning_rate
+    return steps == 1 and length < _CLIPPED * most
 
 
 def _repetitive(texts: Tensor) -> Tensor:

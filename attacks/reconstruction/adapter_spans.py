@@ -47,9 +47,23 @@ class InputSpan:
 
 
 def adapter_spans(
-    view: RoundView, victim: int, layers: Sequence[LayerInputs], variances: Mapping[str, Tensor], drift: float
+    view: RoundView,
+    victim: int,
+    layers: Sequence[LayerInputs],
+    variances: Mapping[str, Tensor],
+    drift: float,
+    *,
+    first: int = 1,
 ) -> list[InputSpan]:
     """Row spaces of the changes of all adapters but the first, which read words and no prefixes.
+
+    Args:
+        view: what the server saw.
+        victim: number of the client.
+        layers: what the adapted layers read, see `PretrainedAlgorithm.adapted_inputs`.
+        variances: variance of the noise of each parameter's change.
+        drift: relative distance of inputs that count as the same.
+        first: number of the first of `layers` that read prefixes.
 
     Raises:
         ViewError: no such adapter is recorded.
@@ -62,7 +76,7 @@ def adapter_spans(
 
     values = {**view.require(PretrainedAlgorithm).frozen, **view.model}
     spans = list[InputSpan]()
-    for number, layer in enumerate(layers[1:], 1):
+    for number, layer in enumerate(layers[first:], first):
         moved = [a for a, _ in layer.adapters if a in view.deltas and bool(view.deltas[a][victim].any())]
         changes = list[tuple[Tensor, Tensor | None]]()
         if moved:

@@ -32,7 +32,12 @@ class LastWords:
 
 
 def last_words(
-    algorithm: PretrainedAlgorithm, model: Mapping[str, Tensor], gradient: Mapping[str, Tensor], texts: Tensor
+    algorithm: PretrainedAlgorithm,
+    model: Mapping[str, Tensor],
+    gradient: Mapping[str, Tensor],
+    texts: Tensor,
+    *,
+    is_scale_known: bool = True,
 ) -> LastWords:
     """Finds the word that follows each of the ``texts (M, L)``, padded with 0, after which nothing is read.
 
@@ -42,11 +47,15 @@ def last_words(
     last word, and c is all that is known. Least squares for the e_m by conjugate gradients needs products with J and
     its transpose only; it ends when the words with the largest entries leave nothing unexplained.
 
+    Where the gradient was clipped, or clients have another rate than the server knows, a factor of it is unknown too.
+    Then the part of both sides along the gradient is left out, which is all that the factor changes.
+
     Args:
         algorithm: the clients' algorithm.
         model: the global model.
         gradient: gradient of the mean cross-entropy of all next words, of one client.
         texts: the texts without their last words, each of which one sentence has.
+        is_scale_known: whether the gradient is given with its length, and not up to a positive factor.
     """
     values = {name: value.detach() for name, value in model.items()}
     lengths = (texts > 0).sum(1)
@@ -68,13 +77,18 @@ def last_words(
     target = {name: torch.zeros_like(value) for name, value in values.items()}
     for name in gradient:
         target[name] = known_gradient[name] - int(lengths.sum()) * gradient[name].to(known_gradient[name])
+    if not is_scale_known:
+        target = _across(target, gradient)
     target_norm = _norm(target)
     pull = vjp(after_last, values)[1]
 
     def pulled(scores: Tensor) -> dict[str, Tensor]:
         """``J^T`` times scores ``(M, V)``, of the parameters whose gradient is given."""
         product = pull(scores)[0]
-        return {name: value if name in gradient else torch.zeros_like(value) for name, value in product.items()}
+        recorded = {name: value if name in gradient else torch.zeros_like(value) for name, value in product.items()}
+        if not is_scale_known:
+            recorded = _across(recorded, gradient)
+        return recorded
 
     # Conjugate gradients on the normal equations J J^T e = J target.
     residual = target
@@ -102,6 +116,17 @@ def last_words(
         direction = ascent + ascent_square / max(square_before, 1e-300) * direction
     best = scores[:, 1:].topk(2, dim=1).values
     return LastWords(words, best[:, 1] <= _CLEAR * best[:, 0])
+
+
+def _across(values: Mapping[str, Tensor], gradient: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Values without their part along a gradient of some of them."""
+    square = _norm(gradient) ** 2
+    product = sum(float((values[name].double() * change.double()).sum()) for name, change in gradient.items())
+    share = product / max(square, 1e-300)
+    across = dict(values)
+    for name, change in gradient.items():
+        across[name] = values[name] - share * change.to(values[name])
+    return across
 
 
 def _norm(values: Mapping[str, Tensor]) -> float:

@@ -12,14 +12,17 @@ from fedleak.core.view import RoundView
 _EQUAL = 1e-4
 """Relative distance of equal updates: the order of texts and of sums, and rounding to float32, change a layer by 1e-6
 to 2e-5. One other word changes some layer by 2e-2 or more, in a batch of 64 sentences too."""
+_NEARLY = 1e-2
+"""The same for updates of an unknown scale, which may be small, so that rounding is a larger part of them."""
 _SMALL = 1e-3
 """Layers are compared relative to at least this share of the whole update: gradients that cancel are pure rounding."""
 
 
-def explains(view: RoundView, victim: int, texts: Tensor) -> bool:
+def explains(view: RoundView, victim: int, texts: Tensor, *, is_scale_known: bool = True) -> bool:
     """Whether one local step on texts ``(M, L)``, padded with 0, gives the victim's update up to rounding.
 
-    The view is of clients that take one step of plain gradient descent, and send it as it is.
+    The view is of clients that take one step of gradient descent, and send it as it is; or, if its scale is not known,
+    times one positive factor, which is no proof.
     """
     learner = view.require(ExampleAlgorithm)
     algorithm, cohort = learner.encode(texts, torch.zeros(len(texts)), torch.arange(len(texts))[None])
@@ -29,9 +32,17 @@ def explains(view: RoundView, victim: int, texts: Tensor) -> bool:
     served = {} if view.served is None else {EMBEDDING: view.served_items}
     received = _parameter_changes(view.deltas, served, view.model, victim)
     size = float(torch.stack([value.norm() for value in received.values()]).norm())
+    tolerance = _EQUAL
+    if not is_scale_known:
+        tolerance = _NEARLY
+        # The factor of least squares, <simulated, received> / <simulated, simulated>.
+        product = sum(float((value * received[name]).sum()) for name, value in simulated.items())
+        square = sum(float(value.square().sum()) for value in simulated.values())
+        factor = max(product, 0.0) / max(square, 1e-300)
+        simulated = {name: factor * value for name, value in simulated.items()}
     for name, value in received.items():
         misfit = float((value - simulated[name]).norm())
-        if not misfit <= _EQUAL * max(float(value.norm()), _SMALL * size):
+        if not misfit <= tolerance * max(float(value.norm()), _SMALL * size):
             return False
     return True
 

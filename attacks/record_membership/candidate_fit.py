@@ -259,10 +259,11 @@ def _check_step_sums(pool: ServerPool) -> None:
     """Checks that updates are sums of gradients.
 
     Raises:
-        ViewError: clients clip the gradients of single examples, or use Adadelta.
+        ViewError: clients clip gradients, or use Adadelta.
     """
-    if pool.learner.local.example_clip is not None or pool.learner.local.optimizer == "adadelta":
-        raise ViewError("expected clients that train by SGD or Adam and do not clip the gradients of single examples")
+    local = pool.learner.local
+    if local.example_clip is not None or local.max_grad_norm is not None or local.optimizer == "adadelta":
+        raise ViewError("expected clients that train by SGD or Adam and do not clip the gradients of their steps")
 
 
 def _is_one_pass(pool: ServerPool) -> bool:

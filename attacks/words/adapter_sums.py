@@ -1,6 +1,7 @@
 """Sums of known vectors of words in the update of the first adapters of a network."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -46,7 +47,7 @@ def adapter_sums(view: RoundView, text_length: int) -> AdapterSums:
 
 def _adapter_sums(view: RoundView, text_length: int) -> AdapterSums:
     algorithm = view.require(PretrainedAlgorithm)
-    first = algorithm.first_inputs(text_length)
+    first = algorithm.first_inputs(text_length, view.model)
     missing = [b_name for _, b_name in first.adapters if b_name not in view.deltas]
     if missing:
         raise ViewError(f"expected the deltas of the first adapters, {', '.join(missing)}; record them")
@@ -57,9 +58,11 @@ def _adapter_sums(view: RoundView, text_length: int) -> AdapterSums:
     vectors = word_vectors(first.vectors)
     # The vectors A z of each layer, the same for all clients; made if they are needed.
     products = dict[str, StoredVectors]()
+    names = tuple(dict.fromkeys([*trained_a, *(b_name for _, b_name in first.adapters)]))
+    changes = changes_by_gradients(view, names)
     sums_of_clients = []
     for victim in range(view.victims):
-        a_changes = [view.deltas[a_name][victim].double() for a_name in trained_a]
+        a_changes = [changes[a_name][victim].double() for a_name in trained_a]
         if a_changes and bool(torch.cat(a_changes).any()):
             # Rows of the change of A are sums of the words' vectors: all layers read the same inputs, so they make one
             # system, whose errors are independent.
@@ -74,11 +77,30 @@ def _adapter_sums(view: RoundView, text_length: int) -> AdapterSums:
             if a_name not in products:
                 products[a_name] = vectors.times(values[a_name])
         for a_name, b_name in first.adapters:
-            change = view.deltas[b_name][victim].double()
+            change = changes[b_name][victim].double()
             layer_sums.append(VectorSums(triangle(change), products[a_name], change_error(view, b_name, victim)))
         sums_of_clients.append(layer_sums)
-    names = tuple(dict.fromkeys([*trained_a, *(b_name for _, b_name in first.adapters)]))
     return AdapterSums(sums_of_clients, first.tokens, algorithm.vocabulary, names)
+
+
+def changes_by_gradients(view: RoundView, names: Iterable[str]) -> dict[str, Tensor]:
+    """``(V, *shape)`` changes of parameters, without those by declared weight decay of SGD, which are known.
+
+    Weight decay shrinks a parameter by a part of itself, which is no sum of vectors. What then is rounding alone is 0.
+    """
+    algorithm = view.require(PretrainedAlgorithm)
+    changes = {name: view.deltas[name] for name in names}
+    if not algorithm.local.weight_decay:
+        return changes
+    decay = algorithm.decay_change({name: view.model[name] for name in changes}, view.example_counts)
+    without_decay = {}
+    for name, change in changes.items():
+        gradients = change - decay[name]
+        for victim in range(view.victims):
+            if float(gradients[victim].norm()) <= change_error(view, name, victim):
+                gradients[victim] = 0
+        without_decay[name] = gradients
+    return without_decay
 
 
 def change_error(view: RoundView, name: str, victim: int) -> float:

@@ -208,7 +208,7 @@ def _step_size(view: RoundView, layer: str, predicted: Tensor) -> Tensor:
     rate = torch.full((view.victims, 1), torch.inf, dtype=torch.float64)
     if isinstance(learner, ExampleAlgorithm):
         rate = (learner.learning_rate * learner.steps(view.example_counts)).double()[:, None]
-        if view.clip(f"{layer}.bias") is None:
+        if view.clip(f"{layer}.bias") is None and learner.local.max_grad_norm is None:
             return rate
     if view.noise_scale(f"{layer}.bias"):
         expected_change = _expected(view, predicted) - predicted

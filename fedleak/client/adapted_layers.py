@@ -52,6 +52,10 @@ class LayerInputs:
     adapters: tuple[tuple[str, str], ...]
 
 
+class MixedInputsError(ViewError):
+    """The first adapted layers read what depends on several tokens of a text."""
+
+
 class _StopForward(Exception):  # noqa: N818 - no error
     """Ends a forward pass in which no further layer is of interest."""
 
@@ -104,7 +108,11 @@ def read_inputs(
 
 
 def first_vectors(
-    network: nn.Module, vocabulary: int, positions: int, padding: int = 0
+    network: nn.Module,
+    vocabulary: int,
+    positions: int,
+    padding: int = 0,
+    values: Mapping[str, Tensor] | None = None,
 ) -> tuple[WordVectors, Tensor, list[str]]:
     """Inputs ``(K, d)`` of the first adapted layers for every token, their tokens ``(K,)``, and the layers' names.
 
@@ -117,43 +125,52 @@ def first_vectors(
         vocabulary: number of token numbers.
         positions: places of a text, of which each has an input of its own if places differ.
         padding: number that the network gives to padding, see `fedleak.client.network_tokens.exchanged`.
+        values: values of the network; None for its own.
 
     Raises:
-        ViewError: the layers read what depends on other tokens of the text.
+        MixedInputsError: the layers read what depends on other tokens of the text.
     """
     # A network with a vector for each place has so many places, and no more.
     positions = min(positions, getattr(network.config, "max_position_embeddings", None) or positions)
     # What the layers read of random texts, in which every token has others beside it.
     generator = torch.Generator().manual_seed(0)
     probe = torch.randint(1, vocabulary, (_PROBES, positions), generator=generator)
-    of_probe, names = _read_first(network, exchanged(probe, padding))
+    of_probe, names = _read_first(network, exchanged(probe, padding), values)
     # If it is what they read of the same tokens alone, it depends neither on other tokens nor on the place.
     tokens = torch.arange(1, vocabulary)  # 0 is padding
-    vectors = _read_in_parts(network, exchanged(tokens[:, None], padding), _TOKENS_AT_ONCE)[:, 0]
+    vectors = _read_in_parts(network, exchanged(tokens[:, None], padding), _TOKENS_AT_ONCE, values)[:, 0]
     if _alike(of_probe, vectors[probe - 1]):
         return StoredVectors(vectors), tokens, names
     # Else it may depend on the place. Candidate (v - 1) P + j is token v at place j.
     places = torch.arange(positions).expand_as(probe)
     of_candidates = ((probe - 1) * positions + places).flatten()
-    candidates = _at_places(network, exchanged(tokens, padding), positions)
+    candidates = _at_places(network, exchanged(tokens, padding), positions, values)
     if not _alike(of_probe.flatten(0, 1), candidates[of_candidates]):
-        candidates = _one_by_one(network, exchanged(tokens, padding), positions, of_probe.shape[-1])
+        candidates = _one_by_one(network, exchanged(tokens, padding), positions, of_probe.shape[-1], values)
         if not _alike(of_probe.flatten(0, 1), candidates[of_candidates]):
-            raise ViewError("expected adapters below all attention; the first ones read a mixture of several tokens")
+            raise MixedInputsError(
+                "expected adapters below all attention; the first ones read a mixture of several tokens, from which no"
+                " single word can be read; try `adapter-sentences`, which tries every word of the vocabulary at each"
+                " place"
+            )
         if math.prod(candidates.shape) <= _MOST_STORED:
             candidates = StoredVectors(candidates[torch.arange(len(candidates))])
     return candidates, tokens.repeat_interleave(positions), names
 
 
-def _at_places(network: nn.Module, tokens: Tensor, positions: int) -> WordVectors:
+def _at_places(network: nn.Module, tokens: Tensor, positions: int, values: Mapping[str, Tensor] | None) -> WordVectors:
     """Candidates as layer norms of sums of a token's and a place's vector; of no meaning in another network."""
-    parts = [_before_norm(network, part[:, None])[1][:, 0] for part in torch.split(tokens, _TOKENS_AT_ONCE)]
+    parts = [_before_norm(network, part[:, None], values)[1][:, 0] for part in torch.split(tokens, _TOKENS_AT_ONCE)]
     at_first_place = torch.cat(parts).double()
-    norm, at_all_places = _before_norm(network, tokens[:1].expand(1, positions))
+    norm, at_all_places = _before_norm(network, tokens[:1].expand(1, positions), values)
     of_places = at_all_places[0].double()
     of_places = of_places - of_places[0]
-    gain = torch.ones(of_places.shape[1]) if norm.weight is None else norm.weight.detach()
-    bias = torch.zeros(of_places.shape[1]) if norm.bias is None else norm.bias.detach()
+    gain = _value_of(network, norm, "weight", values)
+    if gain is None:
+        gain = torch.ones(of_places.shape[1])
+    bias = _value_of(network, norm, "bias", values)
+    if bias is None:
+        bias = torch.zeros(of_places.shape[1])
     return NormedSums(
         words=at_first_place - at_first_place.mean(1, keepdim=True),
         places=of_places - of_places.mean(1, keepdim=True),
@@ -163,7 +180,18 @@ def _at_places(network: nn.Module, tokens: Tensor, positions: int) -> WordVector
     )
 
 
-def _before_norm(network: nn.Module, tokens: Tensor) -> tuple[nn.LayerNorm, Tensor]:
+def _value_of(network: nn.Module, norm: nn.Module, name: str, values: Mapping[str, Tensor] | None) -> Tensor | None:
+    """A parameter of a layer norm, of the given values if it is one of the network."""
+    for path, module in network.named_modules():
+        if module is norm and values is not None:
+            return values.get(f"{path}.{name}")
+    parameter: Tensor | None = getattr(norm, name)
+    return None if parameter is None else parameter.detach()
+
+
+def _before_norm(
+    network: nn.Module, tokens: Tensor, values: Mapping[str, Tensor] | None
+) -> tuple[nn.LayerNorm, Tensor]:
     """The last layer norm before the first adapted layers and its input ``(N, L, d)``; without one, no norm at all."""
     seen = list[tuple[nn.LayerNorm, Tensor]]()
 
@@ -175,7 +203,7 @@ def _before_norm(network: nn.Module, tokens: Tensor) -> tuple[nn.LayerNorm, Tens
     hooks = [norm.register_forward_pre_hook(note) for norm in norms]
     try:
         # It ends at the first adapted layer, after which there are more norms.
-        vectors, _ = read_inputs(network, {"input_ids": tokens}, stop=1)[0]
+        vectors, _ = read_inputs(network, {"input_ids": tokens}, values=values, stop=1)[0]
     finally:
         for hook in hooks:
             hook.remove()
@@ -184,27 +212,29 @@ def _before_norm(network: nn.Module, tokens: Tensor) -> tuple[nn.LayerNorm, Tens
     return seen[-1]
 
 
-def _one_by_one(network: nn.Module, tokens: Tensor, positions: int, numbers: int) -> WordVectors:
+def _one_by_one(
+    network: nn.Module, tokens: Tensor, positions: int, numbers: int, values: Mapping[str, Tensor] | None
+) -> WordVectors:
     """Candidates as the network reads them, each token at every place in a text of this token alone."""
 
     def compute(candidates: Tensor) -> Tensor:
         words, of_word = torch.unique(candidates // positions, return_inverse=True)
         texts = tokens[words][:, None].expand(-1, positions)
-        read = _read_in_parts(network, texts, max(1, _TOKENS_AT_ONCE // positions))
+        read = _read_in_parts(network, texts, max(1, _TOKENS_AT_ONCE // positions), values)
         return read[of_word, candidates % positions]
 
     return ComputedVectors(compute, len(tokens) * positions, numbers)
 
 
-def _read_first(network: nn.Module, tokens: Tensor) -> tuple[Tensor, list[str]]:
+def _read_first(network: nn.Module, tokens: Tensor, values: Mapping[str, Tensor] | None) -> tuple[Tensor, list[str]]:
     """``(N, L, d)`` input of the first adapted layers for texts ``(N, L)``, and the names of these layers."""
-    return read_inputs(network, {"input_ids": tokens}, most=1)[0]
+    return read_inputs(network, {"input_ids": tokens}, values=values, most=1)[0]
 
 
-def _read_in_parts(network: nn.Module, tokens: Tensor, size: int) -> Tensor:
+def _read_in_parts(network: nn.Module, tokens: Tensor, size: int, values: Mapping[str, Tensor] | None) -> Tensor:
     """`_read_first` of many texts, ``size`` at a time, up to the first adapted layer."""
     parts: Sequence[Tensor] = torch.split(tokens, size)
-    return torch.cat([read_inputs(network, {"input_ids": part}, stop=1)[0][0] for part in parts])
+    return torch.cat([read_inputs(network, {"input_ids": part}, values=values, stop=1)[0][0] for part in parts])
 
 
 def _alike(vectors: Tensor, expected: Tensor) -> bool:

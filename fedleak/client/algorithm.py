@@ -115,12 +115,12 @@ class DescentAlgorithm(ClientAlgorithm, Task):
         return dataclasses.replace(self, local=dataclasses.replace(self.local, noise_multiplier=0.0))
 
     def step_sums(self, example_counts: Tensor) -> Tensor | None:
-        """``(V,)`` sum of all step sizes; None if the optimizer scales parameters, or examples are clipped.
+        """``(V,)`` sum of all step sizes; None if the optimizer scales parameters, or gradients are clipped.
 
         With momentum m, the gradient before n remaining steps has step size ``lr (1 - m^n) / (1 - m)``.
         """
         local = self.local
-        if local.optimizer != "sgd" or local.example_clip is not None:
+        if local.optimizer != "sgd" or local.example_clip is not None or local.max_grad_norm is not None:
             return None
         steps = self.steps(example_counts).double()
         if not local.momentum:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedleak.client.adapted_layers import FirstInputs, LayerInputs, first_vectors, read_inputs
-from fedleak.client.adapter_shape import check_adapters
+from fedleak.client.adapter_shape import check_adapters, check_one_adapter
 from fedleak.client.adapters import AdapterOptions, matrix_names, state_dict_name
 from fedleak.client.algorithm import Model, RecordAlgorithm, Shapes
 from fedleak.client.cohort import Cohort
@@ -23,7 +23,7 @@ from fedleak.client.engine.task import DRAWS
 from fedleak.client.nets.dropout import Dropout, draw_noise
 from fedleak.client.network import is_independent
 from fedleak.client.network_tokens import FILE as TOKENIZER
-from fedleak.client.network_tokens import NetworkTokens, network_tokens
+from fedleak.client.network_tokens import NetworkTokens, exchanged, network_tokens
 from fedleak.client.pretrained_examples import (
     IMAGE,
     LABEL,
@@ -209,7 +209,9 @@ class PretrainedAlgorithm(RecordAlgorithm):
             expected = {}
             for inner, public in self._own_names(self.network).items():
                 expected[public] = tuple(values[inner].shape)
-            check_adapters(expected, {self._plain_name(name): shape for name, shape in recorded.items()})
+            check_one_adapter(recorded)
+            plain_shapes = {self._plain_name(name): shape for name, shape in recorded.items()}
+            check_adapters(expected, plain_shapes, self.adapter)
         return {name: tuple(value.shape) for name, value in self.first_model().items()}
 
     def _plain_name(self, name: str) -> str:
@@ -249,17 +251,36 @@ class PretrainedAlgorithm(RecordAlgorithm):
             values[name] = value.to(like) if value.is_floating_point() else value.to(like.device)
         return values | trained
 
-    def first_inputs(self, positions: int) -> FirstInputs:
+    def first_inputs(self, positions: int, model: Model | None = None) -> FirstInputs:
         """Inputs of the first adapted layers for every token, at up to some number of ``positions`` of a text.
 
+        Args:
+            positions: largest number of places of a text.
+            model: global model that is trained also below the adapters; None for the first one.
+
         Raises:
-            ViewError: the network reads no tokens, has no adapters, or its first adapted layers read what depends on
-                other tokens of the text.
+            ViewError: the network reads no tokens, or has no adapters.
+            MixedInputsError: its first adapted layers read what depends on other tokens of the text.
         """
         if self.task == "image-classification" or self.adapter.variant == "none":
             raise ViewError("expected adapters of a network that reads tokens; got another")
-        vectors, tokens, names = first_vectors(self.network, self.vocabulary, positions, self.padding)
+        network = self.network
+        values = None
+        if model is not None and self.adapter.moves_first_inputs:
+            network = self.template
+            values = self._values(dict(model))
+        vectors, tokens, names = first_vectors(network, self.vocabulary, positions, self.padding, values)
         return FirstInputs(vectors, tokens, self._adapters(names))
+
+    def word_vectors(self, model: Model) -> Tensor:
+        """``(V, d)`` vector of each token in a global model, as the network looks it up."""
+        table = self.network.get_input_embeddings()  # type: ignore[operator]
+        tokens = exchanged(torch.arange(self.vocabulary), self.padding)
+        active = getattr(table, "modules_to_save", None)
+        trained = table if active is None else active["default"]
+        (name,) = [name for name, layer in self.network.named_modules() if layer is trained]
+        values = self._values(dict(model))
+        return values[f"{name}.weight"].detach()[tokens]
 
     def adapted_inputs(
         self, parameters: Model, inputs: Tensor, *, most: int | None = None, layers: int | None = None

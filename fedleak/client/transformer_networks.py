@@ -63,7 +63,13 @@ def adapted_network(
             for name, layer in list(module.named_children()):
                 if isinstance(layer, nn.Dropout):
                     setattr(module, name, Dropout(layer.p))
-        return network.eval()
+        network.eval()
+        if adapter.variant == "dora" and adapter.dropout:
+            # Of DoRA, peft drops inputs in training mode only; elsewhere the project's dropout acts in any mode.
+            for layer in network.modules():
+                if hasattr(layer, "lora_A"):
+                    layer.training = True
+        return network
 
 
 def _base_network(

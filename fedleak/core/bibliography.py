@@ -239,6 +239,7 @@ BIBLIOGRAPHY = {
     ),
     "Liang86": ('Liang and Zeger, "Longitudinal data analysis using generalized linear models", Biometrika, 1986'),
     "Lin04": 'Lin, "ROUGE: A Package for Automatic Evaluation of Summaries", 2004',
+    "Liu24": 'Liu et al., "DoRA: Weight-Decomposed Low-Rank Adaptation", ICML 2024, arXiv:2402.09353',
     "London20": 'B. London, "PAC Identifiability in Federated Personalization", 2020',
     "Luby02": 'Luby, "LT Codes", FOCS 2002',
     "Lugannani80": (
@@ -313,6 +314,10 @@ BIBLIOGRAPHY = {
     ),
     "Otsu79": 'Otsu, "A Threshold Selection Method from Gray-Level Histograms", 1979',
     "Owen07": 'A. B. Owen, "The pigeonhole bootstrap", Annals of Applied Statistics, 2007',
+    "Pascanu13": (
+        'Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural networks", ICML 2013, '
+        "arXiv:1211.5063"
+    ),
     "Pasquini22": (
         'Pasquini, Francati and Ateniese, "Eluding Secure Aggregation in Federated Learning via Model '
         'Inconsistency", ACM CCS 2022, arXiv:2111.07380'

@@ -33,10 +33,11 @@ def train_differentiably(
     Raises:
         InputError: the optimizer is not differentiable here.
     """
+    clip = local.example_clip or local.max_grad_norm
     require(
-        local.optimizer != "adadelta" and not local.momentum and not local.weight_decay and not local.example_clip,
-        "SGD or Adam without momentum, weight decay and clipped examples",
-        f"{local.optimizer}, momentum {local.momentum}, decay {local.weight_decay}, clip {local.example_clip}",
+        local.optimizer != "adadelta" and not local.momentum and not local.weight_decay and not clip,
+        "SGD or Adam without momentum, weight decay and clipped gradients",
+        f"{local.optimizer}, momentum {local.momentum}, decay {local.weight_decay}, clip {clip}",
         _WAY_OUT,
     )
     names = list(start)

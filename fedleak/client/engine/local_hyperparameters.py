@@ -25,6 +25,9 @@ class LocalTraining:
         epochs: passes over the client's examples.
         batch_size: examples in a batch, None for all of them.
         example_clip: L2 norm to which the gradient of each example is clipped in every step (DP-SGD), or None.
+        max_grad_norm: L2 norm to which the gradient of a whole batch, over all trained parameters, is clipped in every
+            step, as by `torch.nn.utils.clip_grad_norm_`; 1 is the default of the Trainer of transformers. None for no
+            clip.
         noise_multiplier: standard deviation of the noise on the sum of a batch's clipped gradients, divided by
             `example_clip`.
         updates: number of steps on independent batches of the client's examples; None for epochs.
@@ -50,6 +53,7 @@ class LocalTraining:
     eps_root: UnitInterval = 0.0
     weight_decay: NonNegativeFloat = 0.0
     example_clip: PositiveFloat | None = None
+    max_grad_norm: PositiveFloat | None = None
     noise_multiplier: NonNegativeFloat = 0.0
     epochs: PositiveInt = 1
     batch_size: PositiveInt | None = None
@@ -84,4 +88,9 @@ class LocalTraining:
     @property
     def plain_sgd(self) -> bool:
         """Whether a step is minus the learning rate times a gradient, and nothing else."""
+        return self.descends and self.max_grad_norm is None
+
+    @property
+    def descends(self) -> bool:
+        """Whether a step goes along minus a gradient, with the learning rate or, where clipped, a smaller one."""
         return self.optimizer == "sgd" and not self.momentum and not self.weight_decay

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from fedleak.client.engine.client_optimizers import build_optimizer
+from fedleak.client.engine.clipped_batches import clipped_to_norm
 from fedleak.client.engine.fast.gradients import Descent, Parameters
 from fedleak.client.engine.fast.memory import BufferPool, FlatParameters
 from fedleak.client.engine.private_gradients import private_gradients
@@ -47,6 +48,7 @@ def train_one(job: TrainingJob, position: Tensor) -> None:
         if step is not None:
             for defense in job.defenses:
                 grads = defense.change_gradients(step, grads)
+        grads = clipped_to_norm(grads, job.local.max_grad_norm, stacked=False)
         optimizer.step(trained.of_owners(grads, buffers))
     _finish(job, client, received, leaves, loss.detach())
 

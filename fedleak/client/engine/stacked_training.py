@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from fedleak.client.engine.client_optimizers import build_optimizer
+from fedleak.client.engine.clipped_batches import clipped_to_norm
 from fedleak.client.engine.fast.gradients import Parameters
 from fedleak.client.engine.fast.memory import BufferPool, FlatParameters
 from fedleak.client.engine.private_gradients import private_gradients
@@ -67,6 +68,7 @@ def train_stacked(job: TrainingJob, positions: Tensor) -> None:
         penalties = penalties_of(job, {name: leaves[name] for name in received}, received, elements)
         loss = functools.partial(job.task.stacked_loss, leaves, examples, mask)
         losses, grads = loss_and_gradients(written, loss, penalties, leaves)
+        grads = clipped_to_norm(grads, job.local.max_grad_norm, stacked=True)
         optimizer.step(trained.of_owners(grads, buffers))
         # Clients whose last step this is are a contiguous part; further steps of their chunk would change them.
         if finished:

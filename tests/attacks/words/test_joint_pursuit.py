@@ -78,8 +78,8 @@ def test_a_wrong_vector_is_exchanged_for_the_right_one() -> None:
     sums, chosen = coherent_sums(20)
     right = sorted(chosen)
     wrong = next(vector for vector in range(VECTORS) if vector not in chosen)
-    first_choice = joint_pursuit._pursuit([sums], [*right[1:], wrong])  # noqa: SLF001 - the choice before
-    settled = joint_pursuit._settled([sums], first_choice, 200)  # noqa: SLF001
+    first_choice = joint_pursuit._pursuit([sums], [*right[1:], wrong])
+    settled = joint_pursuit._settled([sums], first_choice, 200)
     assert set(settled.chosen.tolist()) == chosen
 
 
