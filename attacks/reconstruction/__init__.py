@@ -10,10 +10,12 @@ if TYPE_CHECKING:
     from fedleak.attacks.reconstruction.baselines import MeanRecord as MeanRecord
     from fedleak.attacks.reconstruction.baselines import RandomSentences as RandomSentences
     from fedleak.attacks.reconstruction.dager import Dager as Dager
+    from fedleak.attacks.reconstruction.decepticons import Decepticons as Decepticons
     from fedleak.attacks.reconstruction.gradient_matching import DeepLeakage as DeepLeakage
     from fedleak.attacks.reconstruction.gradient_matching import FedAvgMatching as FedAvgMatching
     from fedleak.attacks.reconstruction.gradient_matching import InvertingGradients as InvertingGradients
     from fedleak.attacks.reconstruction.gradient_matching import UnrelatedUpdate as UnrelatedUpdate
+    from fedleak.attacks.reconstruction.lamp import Lamp as Lamp
     from fedleak.attacks.reconstruction.linear_inversion import LinearInversion as LinearInversion
     from fedleak.attacks.reconstruction.linear_published import LinearDifferences as LinearDifferences
     from fedleak.attacks.reconstruction.linear_published import LinearPeeling as LinearPeeling
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from fedleak.attacks.reconstruction.separate_matching import SeparateMatching as SeparateMatching
     from fedleak.attacks.reconstruction.separate_matching import UnrelatedSeparate as UnrelatedSeparate
     from fedleak.attacks.reconstruction.tableak import TabLeak as TabLeak
+    from fedleak.attacks.reconstruction.tag import Tag as Tag
 else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
@@ -33,10 +36,12 @@ else:
             "MeanRecord": "fedleak.attacks.reconstruction.baselines",
             "RandomSentences": "fedleak.attacks.reconstruction.baselines",
             "Dager": "fedleak.attacks.reconstruction.dager",
+            "Decepticons": "fedleak.attacks.reconstruction.decepticons",
             "DeepLeakage": "fedleak.attacks.reconstruction.gradient_matching",
             "FedAvgMatching": "fedleak.attacks.reconstruction.gradient_matching",
             "InvertingGradients": "fedleak.attacks.reconstruction.gradient_matching",
             "UnrelatedUpdate": "fedleak.attacks.reconstruction.gradient_matching",
+            "Lamp": "fedleak.attacks.reconstruction.lamp",
             "LinearInversion": "fedleak.attacks.reconstruction.linear_inversion",
             "LinearDifferences": "fedleak.attacks.reconstruction.linear_published",
             "LinearPeeling": "fedleak.attacks.reconstruction.linear_published",
@@ -47,5 +52,6 @@ else:
             "SeparateMatching": "fedleak.attacks.reconstruction.separate_matching",
             "UnrelatedSeparate": "fedleak.attacks.reconstruction.separate_matching",
             "TabLeak": "fedleak.attacks.reconstruction.tableak",
+            "Tag": "fedleak.attacks.reconstruction.tag",
         },
     )

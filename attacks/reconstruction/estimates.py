@@ -90,6 +90,11 @@ class ReconstructionEstimate(Estimate):
         Metric("rouge2", "ROUGE-2 is that of pairs of neighbouring words.", span=(0.0, 1.0)),
         Metric("rouge-l", "ROUGE-L is that of the longest common subsequence.", span=(0.0, 1.0)),
         Metric(
+            "words-in-place",
+            "Words in place is the share of the words of a client's sentences that are right at their place.",
+            span=(0.0, 1.0),
+        ),
+        Metric(
             "numbers-within-step",
             "Numbers within a step is the share of a table's numbers that are reconstructed to a step of their column.",
             span=(0.0, 1.0),

@@ -109,14 +109,14 @@ class _Words:
 
 
 def rouge(guesses: Sequence[Tensor], originals: Sequence[Tensor]) -> dict[str, Tensor]:
-    """``rouge1``, ``rouge2`` and ``rouge-l`` ``(V,)``, means over each client's sentences.
+    """``rouge1``, ``rouge2``, ``rouge-l`` and ``words-in-place`` ``(V,)``, means over each client's sentences.
 
     Sentences are matched by the greatest sum of ROUGE-1. Each client has ``guesses (M, L)`` and ``originals (N, L)``,
-    token numbers padded with 0.
+    token numbers padded with 0. Of all words of a client, `words-in-place` are at the same place in their guess.
 
     >>> found = rouge([torch.tensor([[2, 1, 3]])], [torch.tensor([[1, 2, 3]])])
     >>> [round(float(mean), 2) for mean in found.values()]
-    [1.0, 0.0, 0.67]
+    [1.0, 0.0, 0.67, 0.33]
 
     References:
         [Lin04].
@@ -127,11 +127,13 @@ def rouge(guesses: Sequence[Tensor], originals: Sequence[Tensor]) -> dict[str, T
     matching = RougeScorer(["rouge1"], tokenizer=_Words())
     scorer = RougeScorer([*_ROUGE], tokenizer=_Words())
     means = torch.zeros(len(originals), len(_ROUGE), dtype=torch.float64)
+    in_place = torch.zeros(len(originals), dtype=torch.float64)
     for v, (guessed, true) in enumerate(zip(guesses, originals, strict=True)):
         texts = _texts(guessed)
         sentences = _texts(true)
         if not sentences:
             means[v] = torch.nan
+            in_place[v] = torch.nan
         if not sentences or not texts:
             continue
         first = [[matching.score(sentence, text)["rouge1"].fmeasure for text in texts] for sentence in sentences]
@@ -140,7 +142,16 @@ def rouge(guesses: Sequence[Tensor], originals: Sequence[Tensor]) -> dict[str, T
             scores = scorer.score(sentences[sentence], texts[text])
             measures = [scores[kind].fmeasure for kind in _ROUGE]
             means[v] += torch.tensor(measures, dtype=torch.float64) / len(sentences)
-    return dict(zip(_ROUGE.values(), means.T, strict=True))
+            in_place[v] += _equal_words(true[sentence], guessed[text])
+        in_place[v] /= (true > 0).sum()
+    return {**dict(zip(_ROUGE.values(), means.T, strict=True)), "words-in-place": in_place}
+
+
+def _equal_words(sentence: Tensor, text: Tensor) -> int:
+    """Number of places at which a text ``(L',)`` has the word of a sentence ``(L,)``."""
+    shorter = min(len(sentence), len(text))
+    is_equal = (sentence[:shorter] == text[:shorter]) & (sentence[:shorter] > 0)
+    return int(is_equal.sum())
 
 
 def _texts(tokens: Tensor) -> list[str]:

@@ -22,13 +22,25 @@ from fedleak.core.table_columns import COLUMNS, TableColumns
 from fedleak.core.view import RoundView
 from fedleak.server.imprint import Imprint
 from fedleak.server.memory_adapter import MemoryAdapter
+from fedleak.server.token_imprint import TokenImprint
 
 Toy = tuple[RoundView, dict[str, Tensor]]
 """What the server sees, and the ground truth by name."""
-Kind = Literal["images", "smooth", "convolutions", "imprint", "table", "sentences", "decoder", "memory"]
+Kind = Literal[
+    "images",
+    "smooth",
+    "convolutions",
+    "imprint",
+    "table",
+    "sentences",
+    "decoder",
+    "memory",
+    "imprinted-texts",
+    "short-texts",
+]
 """Images of a wide MLP with ReLU, of a narrow one with tanh, of convolutions, and of a layer that the server made to
-keep images apart; rows of a table; sentences of an LSTM and of a decoder, and those on which clients fine-tune an
-adapter that the server made to keep them."""
+keep images apart; rows of a table; sentences of an LSTM and of a decoder; those on which clients fine-tune an adapter
+that the server made to keep them, or train a whole network that it made to sort their words; and one of each client."""
 NETWORKS = {
     "images": ClassifierOptions(name="mlp", hidden=200, weights="normal"),
     "smooth": ClassifierOptions(name="mlp", hidden=32, activation="tanh"),
@@ -75,6 +87,10 @@ def toy(kind: Kind = "images") -> Toy:
         return _table(generator)
     if kind == "memory":
         return _memory(generator)
+    if kind == "imprinted-texts":
+        return _imprinted_texts(generator)
+    if kind == "short-texts":
+        return _short_texts(generator)
     if kind in ("sentences", "decoder"):
         return _sentences(kind == "decoder", generator)
     return _images(kind, generator)
@@ -213,6 +229,39 @@ def _memory(generator: torch.Generator) -> Toy:
     labels = torch.zeros(len(tokens), dtype=torch.int64)
     view = _view(algorithm, dict(sent.first), tokens, labels, examples, {}, generator)
     return view, _truth(list(torch.split(tokens, each)))
+
+
+def _imprinted_texts(generator: torch.Generator) -> Toy:
+    each = 3
+    config = GPT2 | {"activation_function": "relu"}
+    algorithm = PretrainedAlgorithm(
+        config=json.dumps(config),
+        local=LocalTraining(optimizer="sgd", learning_rate=0.1),
+        adapter=AdapterOptions(variant="none"),
+    )
+    own_texts = torch.randint(1, TOKENS, (200, LENGTH), generator=generator)
+    sent = TokenImprint().sent(algorithm.first_model(), own_texts, torch.arange(CLIENTS), generator=generator)
+    tokens = torch.randint(1, TOKENS, (CLIENTS * each, LENGTH), generator=generator)
+    examples = torch.arange(len(tokens)).reshape(CLIENTS, each)
+    labels = torch.zeros(len(tokens), dtype=torch.int64)
+    view = _view(algorithm, dict(sent.first), tokens, labels, examples, {}, generator)
+    return view, _truth(list(torch.split(tokens, each)))
+
+
+def _short_texts(generator: torch.Generator) -> Toy:
+    config = GPT2 | {"vocab_size": WORDS, "n_embd": 32, "n_inner": 64}
+    algorithm = PretrainedAlgorithm(
+        config=json.dumps(config),
+        local=LocalTraining(optimizer="sgd", learning_rate=0.1),
+        adapter=AdapterOptions(variant="none"),
+    )
+    tokens = torch.randint(1, WORDS, (CLIENTS, LENGTH - 1), generator=generator)
+    known_texts = torch.randint(1, WORDS, (20, LENGTH - 1), generator=generator)
+    examples = torch.arange(CLIENTS)[:, None]
+    labels = torch.zeros(CLIENTS, dtype=torch.int64)
+    auxiliary = {"prior_features": known_texts}
+    view = _view(algorithm, algorithm.first_model(), tokens, labels, examples, auxiliary, generator)
+    return view, _truth(list(torch.split(tokens, 1)))
 
 
 def _view(

@@ -240,6 +240,27 @@ class PretrainedAlgorithm(RecordAlgorithm):
             return token_logits(logits, self.padding)
         return logits
 
+    def vector_outputs(self, parameters: Parameters, vectors: Tensor) -> Tensor:
+        """Logits as in `outputs`, of texts without padding that are given as vectors ``(N, L, D)`` of their tokens."""
+        values = self._values(parameters)
+        arguments = {"inputs_embeds": vectors}
+        logits: Tensor = functional_call(self.template, values, (), arguments, tie_weights=False).logits
+        if self.task == "causal-lm":
+            return token_logits(logits, self.padding)
+        return logits
+
+    def by_token(self, table: Tensor) -> Tensor:
+        """Rows ``(V, ...)`` of the network's tokens, as examples number them."""
+        return table[exchanged(torch.arange(len(table)), self.padding)]
+
+    @functools.cached_property
+    def word_table(self) -> str:
+        """Name of the vectors of the tokens, in the global model if they are trained, else in the network."""
+        table = self.network.get_input_embeddings().weight  # type: ignore[operator]
+        inner = next(name for name, value in self.network.named_parameters() if value is table)
+        public_names = {inner_name: public for public, inner_name in self.names.items()}
+        return public_names.get(inner, inner)
+
     def _values(self, parameters: Parameters) -> dict[str, Tensor]:
         """Values of the network, by its names, for those of the global model."""
         values = {}

@@ -48,6 +48,10 @@ BIBLIOGRAPHY = {
     "Balunovic22": (
         'Balunović, Dimitrov, Staab and Vechev, "Bayesian Framework for Gradient Leakage", ICLR 2022, arXiv:2111.04706'
     ),
+    "Balunovic22a": (
+        'M. Balunović, D. Dimitrov, N. Jovanović and M. Vechev, "LAMP: Extracting Text from Gradients with Language '
+        'Model Priors", NeurIPS 2022, arXiv:2202.08827'
+    ),
     "Bernstein18": (
         'Bernstein, Wang, Azizzadenesheli and Anandkumar, "signSGD: Compressed Optimisation for '
         'Non-Convex Problems", ICML 2018'
@@ -94,6 +98,10 @@ BIBLIOGRAPHY = {
         'Correlated Receiver Operating Characteristic Curves: A Nonparametric Approach", Biometrics '
         "44(3), 1988"
     ),
+    "Deng21": (
+        'J. Deng, Y. Wang, J. Li, C. Wang, C. Shang, H. Liu, S. Rajasekaran and C. Ding, "TAG: Gradient Attack on '
+        'Transformer-based Language Models", Findings of EMNLP 2021, arXiv:2103.06819'
+    ),
     "Deng26": (
         'Deng et al., "Toward Efficient Membership Inference Attacks against Federated Large Language '
         'Models: A Projection Residual Approach", IEEE S&P 2026, arXiv:2604.21197'
@@ -124,6 +132,10 @@ BIBLIOGRAPHY = {
     "Fowl22": (
         'Fowl, Geiping, Czaja, Goldblum and Goldstein, "Robbing the Fed: Directly Obtaining Private Data '
         'in Federated Learning with Modified Models", ICLR 2022, arXiv:2110.13057'
+    ),
+    "Fowl23": (
+        'L. Fowl, J. Geiping, S. Reich, Y. Wen, W. Czaja, M. Goldblum and T. Goldstein, "Decepticons: Corrupted '
+        'Transformers Breach Privacy in Federated Learning for Language Models", ICLR 2023, arXiv:2201.12675'
     ),
     "Gaffke05": (
         'N. Gaffke, "Three test statistics for a nonparametric one-sided hypothesis on the mean of a '

@@ -3,7 +3,7 @@
 import abc
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Generator, Tensor
@@ -106,6 +106,8 @@ class ModelManipulation(Deviation, abc.ABC):
     part = "sends"
     uses_examples = True
     """Whether `manipulated` needs the server's own examples."""
+    takes_records: ClassVar[bool] = False
+    """Whether these are records themselves, ``(M, *shape)``, and no inputs of the first layer."""
     first_round: NonNegativeInt = 0
     strength: UnitInterval = 1.0
 

@@ -47,8 +47,8 @@ class Pretrained(FederatedModule):
         task: what the network predicts.
         adapter: what of the network is trained.
         classes: number of classes; None for that of the configuration.
-        manipulation: what a malicious server sends in place of the adapters, e.g. `MemoryAdapter`; None for an honest
-            server.
+        manipulation: what a malicious server sends in place of the adapters, e.g. `MemoryAdapter`, or of the network,
+            e.g. `TokenImprint`; None for an honest server.
         local: how clients train.
         federation: arguments of `FederatedModule`.
     """
@@ -96,19 +96,26 @@ class Pretrained(FederatedModule):
         if manipulation is None or cohort.round < manipulation.first_round:
             return model
         global_model = {name: value.cpu() for name, value in model.items()}
-        first_inputs = torch.zeros(0, 0, 0)
-        if manipulation.uses_examples:
-            first_inputs = self._first_inputs(global_model)
+        own_examples = torch.zeros(0, 0, 0)
+        if manipulation.takes_records:
+            own_examples = self._own_texts()
+        elif manipulation.uses_examples:
+            own_examples = self._first_inputs(global_model)
         generator = generator_for(self.seed, "manipulation", cohort.round)
-        sent = manipulation.sent(global_model, first_inputs, cohort.clients.cpu(), generator=generator)
+        sent = manipulation.sent(global_model, own_examples, cohort.clients.cpu(), generator=generator)
         require(len(sent) == 1, "a manipulation with one model for all", f"{len(sent)} models", "Take another.")
         return {name: value.to(self.device) for name, value in sent.first.items()}
 
     def _first_inputs(self, model: Parameters) -> Tensor:
-        """``(M, L, D)`` inputs of the first adapted layer at the places before the last, of the server's own texts.
+        """``(M, L, D)`` inputs of the first adapted layer at the places before the last, of the server's own texts."""
+        vectors = []
+        for part in torch.split(self._own_texts(), _TEXTS_AT_ONCE):
+            inputs = self.algorithm.adapted_inputs(model, part, most=1)[0]
+            vectors.append(inputs.vectors[:, :-1])
+        return torch.cat(vectors)
 
-        These are the longest texts of the devices that it knows.
-        """
+    def _own_texts(self) -> Tensor:
+        """``(M, L)`` longest texts of the devices that the server knows, as token numbers."""
         own_devices = None
         if self._data is not None:
             own_devices = self._data.client_known
@@ -127,11 +134,7 @@ class Pretrained(FederatedModule):
         # Texts of one length need no padding; of the longest, every place is known.
         sizes = (texts > 0).sum(1)
         longest = int(sizes.max())
-        vectors = []
-        for part in torch.split(texts[sizes == longest][:, :longest], _TEXTS_AT_ONCE):
-            inputs = self.algorithm.adapted_inputs(model, part, most=1)[0]
-            vectors.append(inputs.vectors[:, :-1])
-        return torch.cat(vectors)
+        return texts[sizes == longest][:, :longest]
 
     def interact(self, cohort: Cohort, model: Parameters) -> Cohort:
         """Checks that the examples are what the network takes."""

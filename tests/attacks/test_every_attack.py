@@ -45,6 +45,8 @@ CHEAPER: dict[str, dict[str, Any]] = {
     "reconstruction/separate-matching": {"max_iter": 100, "total_variation": 0.002},
     "reconstruction/tableak": {"max_iter": 150, "members": 4},
     "reconstruction/memory-rows": {"words": 6},
+    "reconstruction/tag": {"max_iter": 80},
+    "reconstruction/lamp": {"max_iter": 80, "starts": 5, "orders": 5},
 }
 """Arguments with which an attack needs a second, or fits its toy."""
 
@@ -59,6 +61,10 @@ JUDGED: dict[str, tuple[str, float]] = {
     "reconstruction/tableak": ("categories", 1.0),
     # Sentences without their last words, which the published attack cannot read.
     "reconstruction/dager": ("rouge1", 1.0),
+    "reconstruction/decepticons": ("rouge1", 1.0),
+    # Words of which some are right.
+    "reconstruction/tag": ("rouge1", 1.0),
+    "reconstruction/lamp": ("rouge1", 1.0),
 }
 """Attacks that are judged by another metric than the first of their question, and its value for certainty."""
 

@@ -35,6 +35,8 @@ def test_the_longest_common_subsequence_ignores_what_stands_between() -> None:
     # Of 4 and 5 words, 1, 3 and 5 are in order; of the reversed sentence, one word is.
     assert found["rouge-l"].tolist() == pytest.approx([2 * 3 / 9, 1 / 5, 1])
     assert found["rouge1"].tolist() == pytest.approx([2 * 3 / 9, 1, 1])
+    # 1 and 3; the word in the middle; all.
+    assert found["words-in-place"].tolist() == pytest.approx([2 / 5, 1 / 5, 1])
 
 
 def test_a_client_without_sentences_has_no_rouge_and_one_half_guessed_has_half() -> None:

@@ -1,0 +1,124 @@
+"""TAG: texts by matching gradients with a squared and an absolute distance, as published."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fedleak.attacks.reconstruction.decepticons import TextsEstimate
+from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, reconstruction
+from fedleak.attacks.reconstruction.text_matching import Candidate, MatchedNetwork, Target, drawn, squared_and_absolute
+from fedleak.client.algorithm import ExampleAlgorithm
+from fedleak.core.attack import Variants
+from fedleak.core.progress import with_progress
+from fedleak.core.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
+
+LABEL_RATE = 0.1
+"""Step of Adam for the logits of labels."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextMatchingAttack(ReconstructionAttack):
+    """Base class of gradient matching of texts: each client's texts by `search`.
+
+    Args:
+        rate: step of Adam, relative to the root mean square of a number of the words' vectors, which is 0.05 in BERT.
+        max_iter: steps.
+        longest: largest number of words of a text.
+        touched_rows: only words whose vectors changed may occur; the published attacks do not read the words' vectors.
+    """
+
+    audited_victims = 4
+    slow = True
+    estimates = TextsEstimate
+    cost = "minutes per victim"
+
+    rate: PositiveFloat = 2.0
+    max_iter: PositiveInt = 2500
+    longest: PositiveInt = 32
+    touched_rows: bool = False
+
+    def run(self, view: RoundView, *, generator: torch.Generator) -> TextsEstimate:
+        network = MatchedNetwork.of(view)
+        records = list[Tensor]()
+        for victim in with_progress(range(view.victims)):
+            target = Target.of(view, victim, network, longest=self.longest, touched_rows=self.touched_rows)
+            found = self.search(view, target, generator)
+            records.append(target.words(found))
+        longest = max(texts.shape[1] for texts in records)
+        padded = [torch.nn.functional.pad(texts, (0, longest - texts.shape[1])) for texts in records]
+        return TextsEstimate(**vars(reconstruction(padded)))
+
+    def search(self, view: RoundView, target: Target, generator: torch.Generator) -> Candidate:
+        """Texts of one client."""
+        raise NotImplementedError
+
+    def step_size(self, target: Target) -> float:
+        """Step of Adam in the units of the words' vectors."""
+        return self.rate * float(target.network.words.square().mean().sqrt())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tag(TextMatchingAttack):
+    """TAG: Adam on vectors of words until their gradient is the received one, by ``|g - g'|^2 + alpha |g - g'|_1``.
+
+    Words are those whose vectors have the greatest cosines. What is predicted from the texts (the next words, or the
+    class) is searched too, as logits. Rate, steps and alpha are those with which the authors of LAMP ran TAG (tag.sh):
+    0.1 for BERT's vectors, 2,500 and 0.01; here the rate is relative to the vectors' numbers, and vectors start with
+    the mean length of a word's. Gradients of the words' vectors are not compared, as there.
+
+    Threat model: passive server, one update of one step; knows the network and the tokenizer, and no text.
+
+    Args:
+        alpha: weight of the absolute distance.
+
+    Variants:
+        touched-rows: only words whose vectors changed may occur.
+
+    Raises:
+        ViewError: clients do not train a whole network on texts by one step of plain gradient descent, or it has no
+            vectors of places.
+
+    References:
+        [Deng21], equation 4; values of [Balunovic22a].
+
+    Example:
+        >>> import torch
+        >>> from fedleak.attacks.reconstruction import Tag
+        >>> from fedleak.attacks.reconstruction.toy import toy
+        >>> view, truth = toy("short-texts")
+        >>> estimate = Tag(max_iter=300)(view, generator=torch.Generator().manual_seed(0))
+        >>> round(float(estimate.score(view, truth).metrics["rouge1"].mean()), 2)
+        0.5
+    """
+
+    name = "tag"
+    references = ("Deng21, equation 4", "Balunovic22a, tag.sh")
+    threat_model = ThreatModel(
+        sees="the update of the whole network",
+        knows="the network and the tokenizer",
+        needs=("deltas", "model", ExampleAlgorithm),
+    )
+    variants: ClassVar[Variants] = {"touched-rows": {"touched_rows": True, "references": ()}}
+
+    alpha: NonNegativeFloat = 0.01
+
+    def search(self, view: RoundView, target: Target, generator: torch.Generator) -> Candidate:
+        size = float(target.network.words.norm(dim=1).mean())
+        start = drawn(target, size, generator)
+        distance = squared_and_absolute(self.alpha)
+        vectors = start.vectors.requires_grad_()
+        labels = start.labels.requires_grad_()
+        # Logits of labels have numbers of about 1, whatever the words' vectors have.
+        optimizer = torch.optim.Adam(
+            [{"params": [vectors], "lr": self.step_size(target)}, {"params": [labels]}], lr=0.1
+        )
+        for _ in range(self.max_iter):
+            optimizer.zero_grad()
+            target.loss(distance, vectors, labels, differentiable=True).backward()
+            optimizer.step()
+        return dataclasses.replace(start, vectors=vectors.detach(), labels=labels.detach())
