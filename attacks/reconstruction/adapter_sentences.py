@@ -22,7 +22,7 @@ from fedleak.attacks.words.only_words import no_word_can_be_another
 from fedleak.client.adapted_layers import MixedInputsError
 from fedleak.client.pretrained import PretrainedAlgorithm
 from fedleak.core.errors import ViewError
-from fedleak.core.progress import with_progress
+from fedleak.core.progress import progress_part, with_progress
 from fedleak.core.ranges import OpenUnitInterval, PositiveInt, UnitInterval
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import RoundView
@@ -31,6 +31,8 @@ _AT_ONCE = 512
 """Prefixes whose inputs are computed together."""
 _SLACKS = (1.0, 4.0, 16.0)
 """Largest accepted excess: first that of noise, then more, since a direction of the span may be lost in the noise."""
+_OF_WORDS = 0.5
+"""Share of the time in which the words are found."""
 _APART = 0.05
 """Relative distance of the vectors of two words of a client, below which the simulated step would hardly show that they
 change places: one other word, at a distance of about 1, changes it by 2e-2 or more, and 1e-4 is accepted."""
@@ -116,45 +118,69 @@ class AdapterSentences(ReconstructionAttack):
     def run(self, view: RoundView, *, generator: torch.Generator) -> SpanEstimate:
         algorithm = view.require(PretrainedAlgorithm)
         _check_descent(view, algorithm)
-        readable = _readable_words(view, algorithm, self)
+        with progress_part(0.0, _OF_WORDS):
+            readable = _readable_words(view, algorithm, self)
         descent = dataclasses.replace(view, deltas=changes_by_gradients(view, view.deltas))
         layers = algorithm.adapted_inputs(dict(view.model), torch.ones(1, 2, dtype=torch.int64))
         variances = number_variances(view)
         answers = list[_Answer]()
-        for v in with_progress(range(view.victims)):
-            steps = int(algorithm.steps(view.example_counts)[v])
-            known = readable.of_client(v)
-            drift = 0.0 if steps == 1 else self.drift
-            spans = adapter_spans(descent, v, layers, variances, drift, first=readable.first_layer)
-            # A row space is complete if it has spare rows, and as many dimensions as any other, and as there are words.
-            least = max(known.least, *(adapter.span.rank for adapter in spans))
-            complete = [adapter for adapter in spans if adapter.spare >= self.margin and adapter.span.rank >= least]
-            client = AdapterClient(
-                algorithm=algorithm,
-                model=_model_between(view, v, steps),
-                gradient=_mean_gradient(descent, v, algorithm.learning_rate * steps),
-                spans=complete,
-                words=known.words,
-                sentences=int(view.example_counts[v]),
-                is_scale_known=_is_unclipped(descent, v, algorithm, steps),
-            )
-            texts, is_clear, is_explained = self._explained_sentences(view, v, client, is_one_step=steps == 1)
-            # The simulated step shows all words only if none has the vector of another, and none can take its place.
-            is_proved = is_explained and readable.are_distinct(v, texts)
-            is_certain = is_proved and is_clear
-            is_promised = any(adapter.clear for adapter in complete)
-            predicted = float(is_promised or is_certain)
-            if steps > 1 or (is_promised and not is_proved):
-                predicted = torch.nan
-            answers.append(
-                _Answer(
-                    texts=texts,
-                    certified=torch.full((len(texts),), is_certain),
-                    deciding=max(complete or spans, key=lambda adapter: adapter.spare),
-                    predicted=predicted,
-                )
-            )
+        with progress_part(_OF_WORDS, 1.0):
+            for v in with_progress(range(view.victims)):
+                steps = int(algorithm.steps(view.example_counts)[v])
+                drift = 0.0 if steps == 1 else self.drift
+                spans = adapter_spans(descent, v, layers, variances, drift, first=readable.first_layer)
+                answers.append(self._answer(view, descent, v, steps, spans, readable))
         return _estimate(answers)
+
+    def _answer(
+        self,
+        view: RoundView,
+        descent: RoundView,
+        number: int,
+        steps: int,
+        spans: Sequence[InputSpan],
+        readable: "_WordsOfSums | _WholeVocabulary",
+    ) -> "_Answer":
+        """Sentences of one client, from the row spaces of its changes without declared decay, and the words it may have."""
+        algorithm = view.require(PretrainedAlgorithm)
+        known = readable.of_client(number)
+        # A row space is complete if it has spare rows, and as many dimensions as any other, and as there are words.
+        least = max(known.least, *(adapter.span.rank for adapter in spans))
+        complete = list[InputSpan]()
+        incomplete = list[InputSpan]()
+        for adapter in spans:
+            is_complete = adapter.spare >= self.margin and adapter.span.rank >= least
+            (complete if is_complete else incomplete).append(adapter)
+        client = AdapterClient(
+            algorithm=algorithm,
+            model=_model_between(view, number, steps),
+            gradient=_mean_gradient(descent, number, algorithm.learning_rate * steps),
+            spans=complete,
+            incomplete=incomplete,
+            words=known.words,
+            sentences=int(view.example_counts[number]),
+            is_scale_known=_is_unclipped(descent, number, algorithm, steps),
+        )
+        texts, is_clear, is_explained = self._explained_sentences(view, number, client, is_one_step=steps == 1)
+        # The simulated step shows all words only if none has the vector of another, and none can take its place.
+        is_proved = is_explained and readable.are_distinct(number, texts)
+        is_certain = is_proved and is_clear
+        predicted = self._predicted(client, is_proved=is_proved, is_certain=is_certain)
+        if steps > 1:
+            predicted = torch.nan
+        return _Answer(
+            texts=texts,
+            certified=torch.full((len(texts),), is_certain),
+            deciding=max(complete or spans, key=lambda adapter: adapter.spare),
+            predicted=predicted,
+        )
+
+    def _predicted(self, client: "AdapterClient", *, is_proved: bool, is_certain: bool) -> float:
+        """Share of exact sentences that is predicted after one step; NaN for no prediction."""
+        is_promised = any(adapter.clear for adapter in client.spans)
+        if is_promised and not is_proved:
+            return torch.nan
+        return float(is_promised or is_certain)
 
     def _explained_sentences(
         self, view: RoundView, number: int, client: "AdapterClient", *, is_one_step: bool
@@ -188,13 +214,7 @@ class AdapterSentences(ReconstructionAttack):
             texts = texts[~_repetitive(texts)][-client.sentences :]  # the longest: wrong ones end soon
         if not len(texts):
             return torch.zeros(0, 1, dtype=torch.int64), False
-        last = last_words(client.algorithm, client.model, client.gradient, texts, is_scale_known=client.is_scale_known)
-        records = pad(texts, (0, 1))
-        records[torch.arange(len(texts)), (texts > 0).sum(1)] = last.words
-        # A client may have each sentence several times.
-        if client.sentences % len(records) == 0:
-            records = records.repeat_interleave(client.sentences // len(records), 0)
-        return records, bool(last.clear.all())
+        return with_last_words(client, texts)
 
     def prefixes(self, client: "AdapterClient", slack: float) -> Prefixes | None:
         """Prefixes whose inputs lie in all row spaces; None if there are none, too many, or no spare rows."""
@@ -231,6 +251,7 @@ class AdapterClient:
         model: the adapters from which inputs are computed.
         gradient: mean gradient of its steps.
         spans: row spaces that are complete.
+        incomplete: the others, which may be a part of the span of the inputs.
         words: ``(W,)`` words that may occur.
         sentences: number of sentences that the client reports.
         is_scale_known: whether the gradient has its length, or a clip has changed it.
@@ -240,6 +261,7 @@ class AdapterClient:
     model: dict[str, Tensor]
     gradient: Mapping[str, Tensor]
     spans: Sequence[InputSpan]
+    incomplete: Sequence[InputSpan]
     words: Tensor
     sentences: int
     is_scale_known: bool = True
@@ -248,6 +270,19 @@ class AdapterClient:
         """``(P,)`` excess of a layer's inputs at the last words of prefixes ``(P, L)``."""
         inputs = self.algorithm.adapted_inputs(self.model, prefixes, most=adapter.layer + 1)[adapter.layer]
         return adapter.excess(inputs.vectors[:, -1], missed)
+
+
+def with_last_words(client: AdapterClient, texts: Tensor) -> tuple[Tensor, bool]:
+    """``(M, L + 1)`` texts with their last words, and whether no other last words explain the update as well.
+
+    A client may have each sentence several times; then the texts are repeated as often.
+    """
+    last = last_words(client.algorithm, client.model, client.gradient, texts, is_scale_known=client.is_scale_known)
+    records = pad(texts, (0, 1))
+    records[torch.arange(len(texts)), (texts > 0).sum(1)] = last.words
+    if client.sentences % len(records) == 0:
+        records = records.repeat_interleave(client.sentences // len(records), 0)
+    return records, bool(last.clear.all())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,9 @@ from fedleak.core.ranges import AtLeastTwo, OpenUnitInterval, PositiveInt
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import RoundView, View
 
+_SAME = 1e-4
+"""Relative difference of inputs below which they are the same."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryRowsEstimate(ReconstructionEstimate):
@@ -84,7 +87,8 @@ class MemoryRows(ReconstructionAttack):
         signs: under Adam, least cosine of a text's state and its row's signs, over the largest that signs can have.
 
     Raises:
-        ViewError: the network does not predict next words, or its first adapter has no recorded B.
+        ViewError: the network does not predict next words, its first adapter has no recorded B, or it reads single
+            words, so that no row of its change is of a text.
 
     References:
         This project for LoRA; the server's adapter is that of NeuroImprint, see `fedleak.server.memory_adapter`.
@@ -121,6 +125,8 @@ class MemoryRows(ReconstructionAttack):
         down, up = algorithm.adapted_inputs(model, torch.ones(1, 2, dtype=torch.int64), most=1)[0].adapters[0]
         if up not in view.deltas:
             raise ViewError(f"expected the delta of the first adapter, {up}; record it")
+        if _reads_single_words(algorithm, model):
+            raise ViewError("expected an adapter that reads whole texts; the first one reads single words, no text")
         # The last word is predicted only, so the place before it, counted from 0, is the last that is read.
         memory = Memory.of(algorithm, model, down, up, self.words - 2)
         # An update may be a sum of several clients, of which each has as many texts.
@@ -142,3 +148,10 @@ class MemoryRows(ReconstructionAttack):
         longest = max((texts.shape[1] for texts in records), default=1)
         padded = [pad(texts, (0, longest - texts.shape[1])) for texts in records]
         return MemoryRowsEstimate(**vars(reconstruction(padded)))
+
+
+def _reads_single_words(algorithm: PretrainedAlgorithm, model: Mapping[str, Tensor]) -> bool:
+    """Whether the first adapter reads the same of a word whatever is before it."""
+    texts = torch.tensor([[1, 2], [2, 2]])
+    inputs = algorithm.adapted_inputs(dict(model), texts, layers=1)[0].vectors[:, -1]
+    return bool((inputs[0] - inputs[1]).norm() <= _SAME * inputs[0].norm())

@@ -35,12 +35,14 @@ Kind = Literal[
     "sentences",
     "decoder",
     "memory",
+    "adapters",
     "imprinted-texts",
     "short-texts",
 ]
 """Images of a wide MLP with ReLU, of a narrow one with tanh, of convolutions, and of a layer that the server made to
 keep images apart; rows of a table; sentences of an LSTM and of a decoder; those on which clients fine-tune an adapter
-that the server made to keep them, or train a whole network that it made to sort their words; and one of each client."""
+that the server made to keep them or an honest one, or train a whole network that it made to sort their words; and one
+of each client."""
 NETWORKS = {
     "images": ClassifierOptions(name="mlp", hidden=200, weights="normal"),
     "smooth": ClassifierOptions(name="mlp", hidden=32, activation="tanh"),
@@ -78,6 +80,16 @@ GPT2: dict[str, Any] = {
     "bos_token_id": None,
     "eos_token_id": None,
 }
+LLAMA: dict[str, Any] = {
+    "model_type": "llama",
+    "vocab_size": TOKENS,
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "max_position_embeddings": 64,
+}
 
 
 def toy(kind: Kind = "images") -> Toy:
@@ -85,6 +97,8 @@ def toy(kind: Kind = "images") -> Toy:
     generator = generator_for(0, f"reconstruction toy: {kind}")
     if kind == "table":
         return _table(generator)
+    if kind == "adapters":
+        return _adapters(generator)
     if kind == "memory":
         return _memory(generator)
     if kind == "imprinted-texts":
@@ -210,6 +224,26 @@ def _sentences(transformer: bool, generator: torch.Generator) -> Toy:
     auxiliary = {"prior_features": known_texts}
     view = _view(algorithm, model, tokens, torch.zeros(len(tokens)), examples, auxiliary, generator)
     return view, _truth(list(torch.split(tokens, counts.tolist())))
+
+
+def _adapters(generator: torch.Generator) -> Toy:
+    """Clients with three texts of seven words, of which six are read; query and value have 16 rows together."""
+    each, length = 3, 7
+    algorithm = PretrainedAlgorithm(
+        config=json.dumps(LLAMA),
+        local=LocalTraining(optimizer="sgd", learning_rate=0.5),
+        adapter=AdapterOptions(rank=8, targets=("q_proj", "v_proj")),
+    )
+    # A second round, in which B is no longer zero.
+    model = algorithm.first_model()
+    for name in model:
+        if "lora_B" in name:
+            model[name] = 0.05 * torch.randn(model[name].shape, generator=generator)
+    tokens = torch.randint(1, TOKENS, (CLIENTS * each, length), generator=generator)
+    examples = torch.arange(len(tokens)).reshape(CLIENTS, each)
+    labels = torch.zeros(len(tokens), dtype=torch.int64)
+    view = _view(algorithm, model, tokens, labels, examples, {}, generator)
+    return view, _truth(list(torch.split(tokens, each)))
 
 
 def _memory(generator: torch.Generator) -> Toy:

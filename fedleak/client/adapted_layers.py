@@ -4,6 +4,7 @@ import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -63,7 +64,7 @@ class _StopForward(Exception):  # noqa: N818 - no error
 @torch.no_grad()
 def read_inputs(
     network: nn.Module,
-    arguments: Mapping[str, Tensor],
+    arguments: Mapping[str, Any],
     *,
     values: Mapping[str, Tensor] | None = None,
     most: int | None = None,

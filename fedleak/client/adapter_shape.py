@@ -7,7 +7,8 @@ from typing import Self
 from fedleak.client.adapters import MAGNITUDE, AdapterOptions, adapter_names
 from fedleak.core.errors import require
 
-_MARK = ".lora_"
+MARK = ".lora_"
+"""Part of the names of adapters' matrices."""
 _OF_TABLES = ".lora_embedding_"
 _UNSIMULATED = (".lora_B.bias", ".trainable_tokens_delta", ".trainable_tokens_delta.default")
 
@@ -37,9 +38,9 @@ class AdapterShape:
         layers = set()
         matrices = set()
         for name, shape in shapes.items():
-            if _MARK not in name or MAGNITUDE in name:
+            if MARK not in name or MAGNITUDE in name:
                 continue
-            layer, _, end = name.partition(_MARK)
+            layer, _, end = name.partition(MARK)
             layers.add(layer)
             matrices.add(f"lora_{end[:1]}")
             # A is (rank, inputs), B is (outputs, rank).
@@ -162,7 +163,7 @@ def _check_others(expected: Mapping[str, tuple[int, ...]], recorded: Mapping[str
     Raises:
         InputError: with the options that name it.
     """
-    beside = [name for name in recorded if _MARK not in name and name not in expected]
+    beside = [name for name in recorded if MARK not in name and name not in expected]
     biases = [name for name in beside if name.endswith("bias")]
     tables = [name for name in beside if name not in biases]
     ways = []
@@ -180,7 +181,7 @@ def _check_others(expected: Mapping[str, tuple[int, ...]], recorded: Mapping[str
         f"{len(beside)} other parameters next to them, e.g. {next(iter(beside), 'none')}",
         f"Give {' and '.join(ways)}. If clients train the whole network, give --learner.adapter.variant none.",
     )
-    missing = [name for name in expected if _MARK not in name and name not in recorded]
+    missing = [name for name in expected if MARK not in name and name not in recorded]
     require(
         not missing,
         f"{len(missing)} parameters next to the adapters, as given by the options, e.g. {next(iter(missing), 'none')}",

@@ -194,7 +194,9 @@ class PretrainedAlgorithm(RecordAlgorithm):
     def template(self) -> nn.Module:
         """Copy without values of the calling thread, because `functional_call` swaps them while it runs."""
         if not hasattr(self._copies, "network"):
-            self._copies.network = copy.deepcopy(self.network).to("meta")
+            # Values are put in place before the copy is made, so that memory never holds them twice.
+            empty = {id(value): _without_values(value) for value in tensors_of(self.network).values()}
+            self._copies.network = copy.deepcopy(self.network, empty)
         network: nn.Module = self._copies.network
         return network
 
@@ -271,6 +273,10 @@ class PretrainedAlgorithm(RecordAlgorithm):
         for name, value in self.frozen.items():
             values[name] = value.to(like) if value.is_floating_point() else value.to(like.device)
         return values | trained
+
+    def network_values(self, model: Model) -> dict[str, Tensor]:
+        """Values of the whole network, by its names, for the parameters of a global model."""
+        return self._values(dict(model))
 
     def first_inputs(self, positions: int, model: Model | None = None) -> FirstInputs:
         """Inputs of the first adapted layers for every token, at up to some number of ``positions`` of a text.
@@ -367,3 +373,11 @@ class PretrainedAlgorithm(RecordAlgorithm):
         chosen = examples.clamp(min=0)
         fields = self._examples(features[chosen], labels[chosen])
         return self, Cohort(0, torch.arange(len(examples)), fields, examples >= 0)
+
+
+def _without_values(value: Tensor) -> Tensor:
+    """The tensor on the meta device, a parameter if it is one."""
+    empty = value.detach().to("meta")
+    if isinstance(value, nn.Parameter):
+        return nn.Parameter(empty, requires_grad=value.requires_grad)
+    return empty

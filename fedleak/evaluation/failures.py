@@ -106,7 +106,8 @@ def unfit(attack: Attack, view: View, truth: Mapping[str, Tensor]) -> Reason | N
         )
     lacking = view.missing(attack.threat_model.needs)
     if lacking:
-        return lacks(lacking)
+        # The first dimension of recorded deltas is that of the clients.
+        return lacks(lacking, {name: tuple(change.shape[1:]) for name, change in view.deltas.items()})
     # A matrix of messages by messages, of eight bytes a number.
     size = 8 * view.victims**2
     if attack.quadratic and size > memory_bound():

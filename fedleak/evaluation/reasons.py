@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from fedleak.client.adapter_shape import MARK, AdapterShape
 from fedleak.core.errors import InputError
 from fedleak_recorder.format import ATTRIBUTE_PSEUDONYMS, CANARY_PSEUDONYMS
 
@@ -42,6 +43,7 @@ _REMEDIES = {
     "sent_in": "record two rounds or more",
 }
 """What to do about a field that a view lacks."""
+_NO_SHAPES: Mapping[str, tuple[int, ...]] = {}
 _PLAIN = {
     "algorithm": _LEARNER,
     "learner": _LEARNER,
@@ -202,8 +204,13 @@ def nothing_scored(missing: Mapping[str, Reason], attacks: Sequence["Attack"]) -
     )
 
 
-def lacks(lacking: Sequence[str]) -> Reason:
-    """Reason that a recording lacks needs of an attack: in plain words, and by name what to add to it."""
+def lacks(lacking: Sequence[str], shapes: Mapping[str, tuple[int, ...]] = _NO_SHAPES) -> Reason:
+    """Reason that a recording lacks needs of an attack: in plain words, and by name what to add to it.
+
+    Args:
+        lacking: names of the needs.
+        shapes: of the recorded parameters, by which adapters are known that lack their learner.
+    """
     # A need is the name of a field, or of an entry of it: ``FIELD:ENTRY``.
     by_field: dict[str, list[str]] = defaultdict(list)
     for need in lacking:
@@ -214,9 +221,30 @@ def lacks(lacking: Sequence[str]) -> Reason:
     for field, entries in by_field.items():
         plain += [_PLAIN_DATA.get(entry, _PLAIN.get(field, field)) for entry in entries]
         remedy = _remedy(field, entries)
+        if field in ("algorithm", "learner"):
+            remedy = learner_of_adapters(shapes) or remedy
         if remedy is not None:
             ways_out.append(remedy)
     return Reason("lacking", tuple(dict.fromkeys(plain)), "; ".join(dict.fromkeys(ways_out)))
+
+
+def learner_of_adapters(shapes: Mapping[str, tuple[int, ...]]) -> str:
+    """The options that name the learner of recorded adapters; empty where the parameters are no adapters.
+
+    Example:
+        >>> shapes = {"0.query.lora_A.weight": (8, 384), "0.query.lora_B.weight": (384, 8), "classifier.bias": (2,)}
+        >>> "--learner.adapter.rank 8 --learner.adapter.targets" in learner_of_adapters(shapes)
+        True
+    """
+    adapters = AdapterShape.of(shapes)
+    if len(adapters.ranks) != 1:
+        return ""
+    options = f'--learner.adapter.rank {min(adapters.ranks)} --learner.adapter.targets "[{adapters.ends}]"'
+    # Layers that are trained whole next to adapters are the new heads of classifiers.
+    if any(MARK not in name for name in shapes):
+        options += " --learner.task sequence-classification"
+    given = f"give --learner Pretrained --learner.path DIR {options}"
+    return f"{given}, with the folder DIR of the frozen network, or add `learner:` to the manifest"
 
 
 def slow_reason(attack: "Attack") -> Reason:

@@ -15,6 +15,7 @@ from fedleak.attacks.composition.last_layer import LastLayerCounts
 from fedleak.attacks.declared_privacy.canary_bounds import CanaryBounds
 from fedleak.attacks.linkability.links import LinkCounts
 from fedleak.attacks.matching.same_user import MatchingChance
+from fedleak.attacks.words.adapter_words import AdapterWords
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.fncf import FNCFAlgorithm
 from fedleak.core.view import RoundView
@@ -43,6 +44,19 @@ def test_the_remedies_stand_next_to_what_lacks() -> None:
     assert "known_pseudonyms" in str(unfit(MatchingChance(), VIEW, {}))
     assert "train with the defence Canaries" in str(unfit(CanaryBounds(), VIEW, {}))
     assert unfit(LinkCounts(), VIEW, {}) == Reason("lacking", ("several rounds",), "record two rounds or more")
+
+
+def test_adapters_without_a_learner_are_told_which_options_name_it() -> None:
+    shapes = {"l.query.lora_A.weight": (8, 64), "l.query.lora_B.weight": (32, 8), "l.value.lora_A.weight": (8, 64)}
+    view = dataclasses.replace(VIEW, deltas={name: torch.zeros(2, *shape) for name, shape in shapes.items()})
+    sentence = str(unfit(AdapterWords(), view, {"words": torch.ones(2, 3)}))
+    options = '--learner.adapter.rank 8 --learner.adapter.targets "[query, value]"'
+    assert f"give --learner Pretrained --learner.path DIR {options}, with the folder DIR" in sentence
+    assert "MyLearner" not in sentence
+    assert "sequence-classification" not in sentence
+    # A new head is trained whole next to the adapters of a classifier.
+    classifier = dataclasses.replace(view, deltas={**view.deltas, "classifier.bias": torch.zeros(2, 2)})
+    assert "--learner.task sequence-classification" in str(unfit(AdapterWords(), classifier, {"words": torch.ones(2)}))
 
 
 def test_missing_ground_truth_and_a_recording_published_without_any_have_different_reasons() -> None:

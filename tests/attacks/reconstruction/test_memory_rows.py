@@ -85,3 +85,8 @@ def test_a_view_without_updates_is_refused() -> None:
     view = view_of(own, texts(1, 1))
     with pytest.raises(ViewError, match="first adapter"):
         run(MemoryRows(), dataclasses.replace(view, deltas={}), MemoryRowsEstimate)
+
+
+def test_adapters_that_read_single_words_keep_no_texts_and_are_refused() -> None:
+    with pytest.raises(ViewError, match="single words"):
+        run(MemoryRows(words=WORDS), view_of(algorithm(), texts(2, 1, WORDS)), MemoryRowsEstimate)
