@@ -141,7 +141,7 @@ class AdapterSentences(ReconstructionAttack):
         spans: Sequence[InputSpan],
         readable: "_WordsOfSums | _WholeVocabulary",
     ) -> "_Answer":
-        """Sentences of one client, from the row spaces of its changes without declared decay, and the words it may have."""
+        """Sentences of one client, from the row spaces of its changes and the words that it may have."""
         algorithm = view.require(PretrainedAlgorithm)
         known = readable.of_client(number)
         # A row space is complete if it has spare rows, and as many dimensions as any other, and as there are words.
