@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fedleak.attacks.record_membership.marginal import GradientNorm as GradientNorm
     from fedleak.attacks.record_membership.marginal import RecordLoss as RecordLoss
     from fedleak.attacks.record_membership.projection_residual import ProjectionResidual as ProjectionResidual
+    from fedleak.attacks.record_membership.projres import ProjRes as ProjRes
 else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
@@ -31,5 +32,6 @@ else:
             "GradientNorm": "fedleak.attacks.record_membership.marginal",
             "RecordLoss": "fedleak.attacks.record_membership.marginal",
             "ProjectionResidual": "fedleak.attacks.record_membership.projection_residual",
+            "ProjRes": "fedleak.attacks.record_membership.projres",
         },
     )

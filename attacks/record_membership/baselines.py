@@ -3,7 +3,8 @@
 import torch
 
 from fedleak.attacks.record_membership.estimates import RecordMembershipEstimate
-from fedleak.attacks.record_membership.pool import KNOWS, NEEDS, PoolAttack, membership, statistics
+from fedleak.attacks.record_membership.pool import KNOWS, NEEDS, PoolAttack, ServerPool, membership, recorded_type
+from fedleak.client.record_losses import record_losses
 from fedleak.core.history import History
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import CANDIDATE_LABELS
@@ -71,6 +72,10 @@ class SentModelLoss(PoolAttack):
     threat_model = ThreatModel(sees="no update", knows=f"the global model; {KNOWS}", needs=NEEDS)
 
     def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:
-        last = statistics(view)[-1]
+        # The model that was sent in the last round is the same for all clients.
+        last = next(iter(view.each_part((view.sent_in == view.sent_in.max()).nonzero().flatten())))
+        pool = ServerPool.of(view).in_type(recorded_type(last))
+        sent_model = {name: parameter[None] for name, parameter in last.model.items()}
+        sent_loss = record_losses(pool.learner, sent_model, pool.records, pool.labels)[0]
         senders = torch.unique(view.pseudonyms)
-        return membership(senders, -last.sent_loss.expand(len(senders), -1), view)
+        return membership(senders, -sent_loss.expand(len(senders), -1), view)

@@ -9,10 +9,25 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fedleak.attacks.record_membership.client_update import ClientUpdate
+from fedleak.attacks.record_membership.client_update import (
+    MOST_PLACES,
+    ClientUpdate,
+    SharedLine,
+    line_of,
+    places_on_line,
+)
 from fedleak.attacks.record_membership.effects import AdamScales, Effects, Sketch
 from fedleak.attacks.record_membership.estimates import RecordMembershipEstimate
-from fedleak.attacks.record_membership.pool import KNOWS, NEEDS, PoolAttack, ServerPool, flat_updates, recorded_type
+from fedleak.attacks.record_membership.joint_fit import Basis
+from fedleak.attacks.record_membership.pool import (
+    KNOWS,
+    NEEDS,
+    GradientProgress,
+    PoolAttack,
+    ServerPool,
+    flat_updates,
+    recorded_type,
+)
 from fedleak.attacks.record_membership.update_fit import Fit, predicted_auc, summed_over_rounds
 from fedleak.client.simulated_clients import mean_clip_factor
 from fedleak.core.declared_noise import without_refuted_noise
@@ -20,13 +35,15 @@ from fedleak.core.errors import ViewError
 from fedleak.core.history import History
 from fedleak.core.memory import gibibytes, memory_bound
 from fedleak.core.progress import report_progress
-from fedleak.core.ranges import NonNegativeInt, PositiveInt
+from fedleak.core.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import RoundView
 
 _BYTES_OF_PAIR = 48
 """Memory for each pair of candidates: six float64 numbers."""
 _KNOWS = f"{KNOWS}. Exact only if the pool has all training records"
+_SLOW_WORK = 1e12
+"""Operations for one gradient of each candidate that take half a minute or more."""
 _SIMULATED = 4
 """Simulated clients that estimate by how much clients clip."""
 
@@ -66,6 +83,9 @@ class JointFitAttack(PoolAttack):
         rounds: largest number of rounds that are fitted, evenly spaced from the first to the last; None for all.
         sketch: largest number of numbers of an update: of more, random sums with random signs (a count sketch).
         refinements: number of simulated paths for an update of several passes.
+        most_work: operations for the gradients of candidates in a round, of which a processor core does about 3e10
+            in a second. With paths of their own for all clients that need more, all share the way to the mean of their
+            models, without simulated paths.
         precision: of the inner products of effects. In float32, which takes half the time, directions with less than
             1e-6 of the largest variance are lost: too many where all records have nearly the same gradient. One step
             without noise is always computed in float64, gradients and updates too: in float32, members are
@@ -87,6 +107,7 @@ class JointFitAttack(PoolAttack):
     rounds: PositiveInt | None = None
     sketch: PositiveInt = 32768
     refinements: NonNegativeInt = 5
+    most_work: PositiveFloat = 2.5e13
     precision: Literal["float32", "float64"] = "float32"
 
     def fits(self, view: History, *, generator: torch.Generator) -> dict[int, Fit]:
@@ -95,7 +116,7 @@ class JointFitAttack(PoolAttack):
         The scores of several rounds are weighted by their shifts (`update_fit.summed_over_rounds`), and shares are
         averaged.
         """
-        options = self.rounds, self.sketch, self.refinements, self.precision
+        options = self.rounds, self.sketch, self.refinements, self.precision, self.most_work
         return view.shared.value(("joint fit", options), lambda: self._fits(view, generator))
 
     def _fits(self, view: History, generator: torch.Generator) -> dict[int, Fit]:
@@ -134,31 +155,49 @@ class JointFitAttack(PoolAttack):
         _check_step_sums(pool)
         local = pool.learner.local
         is_adam = local.optimizer == "adam"
-        is_one_step = bool((pool.learner.steps(counts) == 1).all())
+        client_steps = pool.learner.steps(counts)
+        is_one_step = bool((client_steps == 1).all())
         # First the sketches of all updates: what clients of a round share needs them together.
         sketched = list[Tensor]()
         parts = list[RoundView]()
+        mean_delta = dict[str, Tensor]()
         for part in read():
             if not sketched:
                 effects, noise = self._effects(part, counts, pool, generator)
             sketched.append(effects.sketch.of(flat_updates(part, pool.learner, effects.dtype)[0]))
+            for name in effects.names:
+                mean_of_part = part.deltas[name].sum(0) / len(counts)
+                mean_delta[name] = mean_of_part + mean_delta.get(name, torch.zeros(()))
             parts = [part]
         round_updates = torch.cat(sketched)
-        # Of one step, and under noise, effects are those at the sent model: the same for all clients.
-        common = None
-        if is_one_step or noise > 0:
-            common = effects.along([(parts[0].model, 1.0)], round_updates)
         # Paths are simulated by plain gradient descent.
         refinements = 0 if is_adam else self.refinements
+        one_pass = _is_one_pass(pool)
+        # Of one step, and under noise, effects are those at the sent model: the same for all clients.
+        common: tuple[Tensor, Basis] | None = None
+        shared_line: SharedLine | None = None
+        if is_one_step or noise > 0:
+            effects = _with_progress(effects, 1)
+            common = effects.along([(parts[0].model, 1.0)], round_updates)
+        elif self._is_too_much(effects, one_pass, client_steps):
+            # All clients share one line, whose effects pass for those of one pass over the data.
+            line = line_of(effects, parts[0].model, mean_delta)
+            effects = _with_progress(effects, effects.passes(line))
+            shared_line = SharedLine.along(line, effects, round_updates)
+            one_pass = True
+        else:
+            line = line_of(effects, parts[0].model, mean_delta)
+            passes = effects.passes(line) + self._simulated_places(effects, one_pass)
+            effects = _with_progress(effects, passes * len(counts))
         is_approximate = is_adam or local.updates is not None
         # Then the fit of each client; a round in one part is still in memory.
         fitted = 0
         for part in parts if len(sketched) == 1 else read():
             rates = _rates(part, pool, generator)
-            client_steps = pool.learner.steps(part.example_counts).long().tolist()
+            steps_of_part = pool.learner.steps(part.example_counts).long().tolist()
             for number in range(part.victims):
                 client = ClientUpdate(
-                    effects=effects.with_steps(client_steps[number]),
+                    effects=effects.with_steps(steps_of_part[number]),
                     sent=part.model,
                     delta={name: part.deltas[name][number] for name in effects.names},
                     round_updates=round_updates,
@@ -166,13 +205,27 @@ class JointFitAttack(PoolAttack):
                     records=int(part.example_counts[number]),
                     rate=float(rates[number]),
                     noise=noise * effects.sketch.factor,
+                    shared_line=shared_line,
                 )
-                client_fit = client.fit_best(common, refinements, client_steps[number], _is_one_pass(pool))
+                client_fit = client.fit_best(common, refinements, steps_of_part[number], one_pass)
                 if not noise:
                     client_fit = dataclasses.replace(client_fit.calibrated(), approximate=is_approximate)
                 fitted += 1
-                report_progress(fitted / len(counts))
+                if effects.pool.progress is None:
+                    report_progress(fitted / len(counts))
                 yield int(part.pseudonyms[number]), client_fit
+
+    def _simulated_places(self, effects: Effects, one_pass: bool) -> int:
+        """Number of gradients of each candidate on a client's simulated paths."""
+        if one_pass or effects.adam is not None:
+            return 0
+        return MOST_PLACES * self.refinements
+
+    def _is_too_much(self, effects: Effects, one_pass: bool, steps: Tensor) -> bool:
+        """Whether paths of their own take too much work for clients, which all make as many ``steps (V,)``."""
+        places = places_on_line(effects) + self._simulated_places(effects, one_pass)
+        is_too_much = _work(effects.pool) * places * len(steps) > self.most_work
+        return is_too_much and bool((steps == steps[0]).all())
 
     def _effects(
         self, view: RoundView, counts: Tensor, pool: ServerPool, generator: torch.Generator
@@ -183,11 +236,13 @@ class JointFitAttack(PoolAttack):
         updates, names = flat_updates(view, pool.learner)
         noise = max(view.noise_scale(name) for name in names)
         is_adam = local.optimizer == "adam"
-        # Effects of one step without noise are exact, so that rounding would be the largest error.
+        # Effects of one step without noise are exact, so that rounding would be the largest error. Gradients that take
+        # long are left at float32, which takes less than half of the time; their products are not.
         is_exact = bool((steps == 1).all()) and not noise and not is_adam
-        dtype = torch.float64 if is_exact else updates.dtype
+        is_slow = _work(pool) > _SLOW_WORK
+        dtype = torch.float64 if is_exact and not is_slow else updates.dtype
         precision = torch.float32
-        if self.precision == "float64" or dtype == torch.float64:
+        if is_exact or self.precision == "float64" or dtype == torch.float64:
             precision = torch.float64
         adam_scales = None
         if is_adam:
@@ -241,6 +296,19 @@ class CandidateFit(JointFitAttack):
             predicted=torch.tensor([predicted_auc(client_fit) for client_fit in fits.values()]),
             duplicates=ServerPool.of(view).duplicates(),
         )
+
+
+def _work(pool: ServerPool) -> float:
+    """Operations for a gradient of each candidate."""
+    return pool.learner.gradient_work(pool.records) * len(pool)
+
+
+def _with_progress(effects: Effects, places: int) -> Effects:
+    """The effects with a report of progress after some gradients, where these take long, of those at so many places."""
+    if _work(effects.pool) <= _SLOW_WORK:
+        return effects
+    progress = GradientProgress(places * len(effects.pool))
+    return dataclasses.replace(effects, pool=dataclasses.replace(effects.pool, progress=progress))
 
 
 def _parts(view: History, messages: Tensor) -> Iterator[RoundView]:

@@ -17,7 +17,7 @@ _QUADRATURE = ((0.1127, 5 / 18), (0.5, 8 / 18), (0.8873, 5 / 18))
 """Places on the way from the sent model to the client's own, and their weights: the rule of Gauss and Legendre."""
 _MOST_STEPS = 32
 """Largest number of steps of a simulated path."""
-_PLACES = 5
+MOST_PLACES = 5
 """Places on a path of several steps at which gradients are taken: five times the gradients of all candidates."""
 _ASKED = 100
 """Candidates of which the fit is asked how much of their own effect it sees."""
@@ -36,6 +36,7 @@ class ClientUpdate:
         records: number of the client's records.
         rate: sum of the client's step sizes over the number of its records.
         noise: declared standard deviation on each sketched number.
+        shared_line: places for all clients of the round, in the place of the way to this client's own model.
     """
 
     effects: Effects
@@ -46,6 +47,7 @@ class ClientUpdate:
     records: int
     rate: float
     noise: float
+    shared_line: "SharedLine | None" = None
 
     def fit_best(self, common: tuple[Tensor, Basis] | None, refinements: int, steps: int, one_pass: bool) -> Fit:
         """Fit by products and a basis of all clients, on the line of one pass, or on the best of several paths."""
@@ -82,9 +84,9 @@ class ClientUpdate:
     def fit_one_pass(self) -> Fit:
         """Fit on the line to the client's own model, in the metric of the noise of the order of the mini-batches."""
         effects = self.effects
-        line = self.line()
-        weights = [weight for _, weight in line]
-        gram, products, deviations = effects.apart(line, self.round_updates)
+        line = self.shared_line or SharedLine.along(self.line(), effects, self.round_updates)
+        weights, gram, products = line.weights, line.gram, line.products
+        deviations = list(line.deviations)
         # Deviations from the weighted mean add up to zero with these weights, which gives those at the last model.
         weighted_sum = torch.zeros(())
         for deviation, weight in zip(deviations, weights, strict=False):
@@ -122,17 +124,7 @@ class ClientUpdate:
 
     def line(self) -> WeightedModels:
         """Places on the line to the client's own model, and their weights."""
-        if self.effects.adam is None:
-            return [(self._moved(self.sent, way), weight) for way, weight in _QUADRATURE]
-        # The first steps of Adam are larger than the last, so its places stand for equally many steps each: they are
-        # in the middle of them, at the models before each step.
-        steps = self.effects.adam.steps
-        count = min(steps, _PLACES)
-        models: WeightedModels = []
-        for number in range(count):
-            way = (number + 0.5) / count - 0.5 / steps
-            models.append((self._moved(self.sent, way), 1 / count))
-        return models
+        return line_of(self.effects, self.sent, self.delta)
 
     def simulated(self, weights: Tensor, steps: int) -> WeightedModels:
         """Places on the path of gradient descent on the candidates with some weights, turned to the client's model.
@@ -154,7 +146,7 @@ class ClientUpdate:
         missing = {}
         for name, change in self.delta.items():
             missing[name] = self.sent[name] + change - path[-1][name]
-        places = min(count, _PLACES)
+        places = min(count, MOST_PLACES)
         models: WeightedModels = []
         for number in range(places):
             # The step in the middle of its part of the path.
@@ -165,8 +157,53 @@ class ClientUpdate:
             models.append((turned, 1 / places))
         return models
 
-    def _moved(self, model: Mapping[str, Tensor], way: float) -> dict[str, Tensor]:
-        moved = dict(model)
-        for name, change in self.delta.items():
-            moved[name] = model[name] + way * change
-        return moved
+
+@dataclass(frozen=True)
+class SharedLine:
+    """Inner products of the mean gradients on a line with each other and with all updates of a round.
+
+    Attributes:
+        weights: weight of each place on the line.
+        gram: ``(M, M)`` products of the mean gradients with each other.
+        products: ``(M, V)`` products with the updates.
+        deviations: ``(M, M)`` products of the deviations at each place but the last with the means.
+    """
+
+    weights: list[float]
+    gram: Tensor
+    products: Tensor
+    deviations: list[Tensor]
+
+    @classmethod
+    def along(cls, line: WeightedModels, effects: Effects, round_updates: Tensor) -> "SharedLine":
+        gram, products, deviations = effects.apart(line, round_updates)
+        return cls([weight for _, weight in line], gram, products, deviations)
+
+
+def line_of(effects: Effects, sent: Mapping[str, Tensor], delta: Mapping[str, Tensor]) -> WeightedModels:
+    """Places on the line from the sent model to the one after an update, and their weights."""
+    if effects.adam is None:
+        return [(_moved(sent, delta, way), weight) for way, weight in _QUADRATURE]
+    # The first steps of Adam are larger than the last, so its places stand for equally many steps each: they are
+    # in the middle of them, at the models before each step.
+    steps = effects.adam.steps
+    count = min(steps, MOST_PLACES)
+    models: WeightedModels = []
+    for number in range(count):
+        way = (number + 0.5) / count - 0.5 / steps
+        models.append((_moved(sent, delta, way), 1 / count))
+    return models
+
+
+def places_on_line(effects: Effects) -> int:
+    """Number of places of `line_of`."""
+    if effects.adam is None:
+        return len(_QUADRATURE)
+    return min(effects.adam.steps, MOST_PLACES)
+
+
+def _moved(model: Mapping[str, Tensor], delta: Mapping[str, Tensor], way: float) -> dict[str, Tensor]:
+    moved = dict(model)
+    for name, change in delta.items():
+        moved[name] = model[name] + way * change
+    return moved

@@ -1,7 +1,7 @@
 """Effects of candidates: their gradients at places on a path, sketched, with inner products in a given precision."""
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -83,15 +83,19 @@ class AdamScales:
     batch: int
     steps: int
 
-    def mean_square(self, pool: ServerPool, model: Mapping[str, Tensor], names: tuple[str, ...]) -> Tensor:
-        """``(D,)`` mean square of each number of the gradient of random batches of candidates."""
-        width = sum(model[name].numel() for name in names)
-        count = len(pool)
-        mean = torch.zeros(width, dtype=torch.float64)
-        square = torch.zeros(width, dtype=torch.float64)
-        for _, gradients in pool.gradients(model, names):
-            mean += gradients.sum(0, dtype=torch.float64) / count
-            square += gradients.double().square().sum(0) / count
+    def mean_square(self, parts: Iterable[tuple[Tensor, Tensor]], count: int) -> Tensor:
+        """``(D,)`` mean square of each number of the gradient of random batches of candidates.
+
+        Args:
+            parts: gradients of the candidates, see `ServerPool.gradients`.
+            count: number of candidates.
+        """
+        mean: Tensor | float = 0.0
+        square: Tensor | float = 0.0
+        for _, gradients in parts:
+            mean = mean + gradients.sum(0, dtype=torch.float64) / count
+            square = square + gradients.double().square().sum(0) / count
+        mean, square = torch.as_tensor(mean), torch.as_tensor(square)
         # The mean of B independent gradients has the squared mean, and a B-th of their variance.
         variance = (square - mean.square()).clamp(min=0)
         return mean.square() + variance / self.batch
@@ -120,6 +124,21 @@ class AdamScales:
 
 
 @dataclass(frozen=True)
+class Place:
+    """A model on a path.
+
+    Attributes:
+        model: the model.
+        scale: ``(D,)`` factor of each number of a gradient there; None for 1.
+        gradients: positions ``(B,)`` and gradients ``(B, D)`` of the candidates there, if they are known already.
+    """
+
+    model: Mapping[str, Tensor]
+    scale: Tensor | None = None
+    gradients: Sequence[tuple[Tensor, Tensor]] | None = None
+
+
+@dataclass(frozen=True)
 class Effects:
     """Gradients of all candidates of a pool, sketched, and their Gram matrix, each in a precision of its own.
 
@@ -139,22 +158,54 @@ class Effects:
     precision: torch.dtype
     adam: AdamScales | None = None
 
-    def of_model(self, model: Mapping[str, Tensor], scale: Tensor | None = None) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yields positions ``(B,)`` and sketched gradients ``(B, size)`` of candidates at a model."""
-        for part, gradients in self.pool.gradients(in_type(model, self.dtype), self.names):
-            yield part, self.sketch.of(gradients if scale is None else gradients.mul_(scale))
+    def of_model(self, place: Place) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yields positions ``(B,)`` and sketched gradients ``(B, size)`` of candidates at a place."""
+        for part, gradients in place.gradients or self._at(place.model):
+            yield part, self.sketch.of(gradients if place.scale is None else gradients * place.scale)
+
+    def _at(self, model: Mapping[str, Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Positions ``(B,)`` and gradients ``(B, D)`` of candidates at a model."""
+        return self.pool.gradients(in_type(model, self.dtype), self.names)
 
     def with_steps(self, steps: int) -> Self:
         """The same for a client with so many steps of Adam."""
         return self if self.adam is None else replace(self, adam=replace(self.adam, steps=steps))
 
-    def scales(self, models: WeightedModels) -> list[Tensor] | list[None]:
-        """Factor of each number of a gradient ``(D,)`` at some models; None for 1."""
+    def passes(self, models: WeightedModels) -> int:
+        """Number of gradients of each candidate for the effects at some models."""
+        if self.adam is None or self._remembers(models):
+            return len(models)
+        return 2 * len(models)
+
+    def _remembers(self, models: WeightedModels) -> bool:
+        """Whether memory holds the gradients of all candidates at some models."""
+        model, _ = models[0]
+        width = sum(model[name].numel() for name in self.names)
+        return len(models) * len(self.pool) * width * self.dtype.itemsize <= _BYTES
+
+    def places(self, models: WeightedModels) -> list[Place]:
+        """Some models with the factors by which Adam scales gradients there.
+
+        Factors take the gradients at all places, which are remembered where memory holds them: each is a pass through
+        the network and back.
+        """
         if self.adam is None:
-            return [None] * len(models)
-        models_in_type = [in_type(model, self.dtype) for model, _ in models]
-        squares = [self.adam.mean_square(self.pool, model, self.names) for model in models_in_type]
-        return [factor.to(self.dtype) for factor in self.adam.factors(squares)]
+            return [Place(model) for model, _ in models]
+        fits_in_memory = self._remembers(models)
+        remembered: list[list[tuple[Tensor, Tensor]]] = []
+        squares = []
+        for model, _ in models:
+            parts: Iterable[tuple[Tensor, Tensor]] = self._at(model)
+            if fits_in_memory:
+                remembered.append(list(parts))
+                parts = remembered[-1]
+            squares.append(self.adam.mean_square(parts, len(self.pool)))
+        factors = [factor.to(self.dtype) for factor in self.adam.factors(squares)]
+        places = []
+        for number, (model, _) in enumerate(models):
+            gradients = remembered[number] if fits_in_memory else None
+            places.append(Place(model, factors[number], gradients))
+        return places
 
     def apart(self, models: WeightedModels, updates: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Inner products of the mean gradients at some models with weights.
@@ -164,12 +215,12 @@ class Effects:
             M)`` of the deviations there, in the rows, with the means.
         """
         count = len(self.pool)
-        scales = self.scales(models)
+        places = self.places(models)
         gram = torch.zeros(count, count, dtype=self.precision)
         products = torch.zeros(count, len(updates), dtype=self.precision)
         deviation_products = [torch.zeros(count, count, dtype=self.dtype) for _ in models[:-1]]
         for columns, part in self._blocks(len(models)):
-            gradients = [part.gradients(model, scale) for (model, _), scale in zip(models, scales, strict=True)]
+            gradients = [part.gradients(place) for place in places]
             # The mean takes the memory of the last model's gradients; the deviations take that of the others.
             _, last_weight = models[-1]
             mean = gradients.pop().mul_(last_weight)
@@ -187,22 +238,22 @@ class Effects:
         Also returns the basis of the mean gradients.
         """
         count = len(self.pool)
-        scales = self.scales(models)
+        places = self.places(models)
         gram = torch.zeros(count, count, dtype=self.precision)
         products = torch.zeros(len(updates), count, dtype=self.dtype)
         for columns, part in self._blocks(1):
             mean = torch.zeros(count, part.sketch.size, dtype=self.dtype)
-            for (model, weight), scale in zip(models, scales, strict=True):
-                for rows, sums in part.of_model(model, scale):
+            for place, (_, weight) in zip(places, models, strict=True):
+                for rows, sums in part.of_model(place):
                     mean[rows] += weight * sums
             _add_gram(gram, mean)
             for client_products, update in zip(products, updates[:, columns], strict=True):
                 client_products += mean @ update
         return products.T, Basis.of(gram)
 
-    def gradients(self, model: Mapping[str, Tensor], scale: Tensor | None) -> Tensor:
-        """``(M, size)`` sketched gradients at a model."""
-        return torch.cat([sums for _, sums in self.of_model(model, scale)])
+    def gradients(self, place: Place) -> Tensor:
+        """``(M, size)`` sketched gradients at a place."""
+        return torch.cat([sums for _, sums in self.of_model(place)])
 
     def _blocks(self, models: int) -> Iterator[tuple[slice, Self]]:
         """The effects with some of the sums, and which these are: gradients at all models have bounded memory."""

@@ -17,6 +17,7 @@ from fedleak.core.attack import Attack
 from fedleak.core.errors import ViewError
 from fedleak.core.estimates import Estimate
 from fedleak.core.history import History
+from fedleak.core.progress import report_progress
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import CANDIDATE_LABELS, CANDIDATES, RoundView, View
 
@@ -25,8 +26,29 @@ KNOWS = (
     "a pool of records with their classes, of which it asks who holds them, the better the more of the clients'"
     " training records it has; the clients' algorithm"
 )
+_SLOW = 1e9
+"""Operations for a gradient that takes a tenth of a second or more."""
+_SLOW_AT_ONCE = 8
+"""Records at a time whose gradients are slow: between two reports of progress, and in memory where torch can batch."""
 _NUMBERS_AT_ONCE = 2**24
 """Gradients' numbers in memory at a time: 64 MiB of float32, 128 MiB of float64."""
+
+
+class GradientProgress:
+    """Reports which share of the gradients of a round is computed.
+
+    Args:
+        total: number of gradients that are expected.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total = max(total, 1)
+        self._done = 0
+
+    def add(self, count: int) -> None:
+        """Reports some more."""
+        self._done += count
+        report_progress(self._done / self._total)
 
 
 @dataclass(frozen=True)
@@ -37,11 +59,13 @@ class ServerPool:
         records: ``(M, *shape)`` records.
         labels: ``(M,)`` classes.
         learner: the clients' algorithm.
+        progress: counts the gradients that are computed; None for not at all.
     """
 
     records: Tensor
     labels: Tensor
     learner: RecordAlgorithm
+    progress: "GradientProgress | None" = None
 
     @classmethod
     def of(cls, view: View) -> "ServerPool":
@@ -79,12 +103,17 @@ class ServerPool:
         Each is that of a batch whose other records are as large as the average.
         """
         width = sum(model[name].numel() for name in names)
+        # Where one gradient takes seconds, progress is shown after each few.
         records_at_once = max(1, _NUMBERS_AT_ONCE // width)
+        if self.learner.gradient_work(self.records) >= _SLOW:
+            records_at_once = min(records_at_once, _SLOW_AT_ONCE)
         for part in torch.split(torch.arange(len(self)), records_at_once):
             by_parameter = record_gradients(self.learner, model, self.records[part], self.labels[part])
             flat = torch.cat([by_parameter[name].flatten(1) for name in names], dim=1)
             # A record weighs in the mean loss of its batch by its size.
             yield part, flat.mul_(self.sizes[part, None].to(flat))
+            if self.progress is not None:
+                self.progress.add(len(part))
 
     def duplicates(self) -> Tensor:
         """``(M,)`` bool: records of which the pool has another copy of the same class."""

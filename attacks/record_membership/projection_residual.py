@@ -17,7 +17,8 @@ from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import RoundView
 
 _AT_ONCE = 256
-"""Records whose hidden states are in memory together."""
+_PLACES_AT_ONCE = 2**13
+"""Records and places of records whose hidden states are in memory together."""
 
 
 class ProjectionResidual(PoolAttack):
@@ -34,8 +35,8 @@ class ProjectionResidual(PoolAttack):
         ViewError: no A moved, as in the first step after B was zero, or where it is frozen.
 
     References:
-        [Deng26], of which the abstract was read, not the paper: the layers, the places and their mean are this
-        project's.
+        [Deng26], whose code takes one place and the layer with the least residual (`ProjRes`): all layers and places
+        and their mean are this project's.
 
     Example:
         >>> import torch
@@ -66,7 +67,9 @@ def _scores(view: RoundView, pool: ServerPool) -> Tensor:
     algorithm = view.require(PretrainedAlgorithm)
     minus_residuals = torch.zeros(view.victims, len(pool), dtype=torch.float64)
     layers = torch.zeros(view.victims, 1, dtype=torch.float64)
-    parts = torch.split(torch.arange(len(pool)), _AT_ONCE)
+    places = algorithm.places(pool.records[:1]).shape[1]
+    records_at_once = max(1, min(_AT_ONCE, _PLACES_AT_ONCE // places))
+    parts = torch.split(torch.arange(len(pool)), records_at_once)
     for part in with_progress(parts):
         records = pool.records[part]
         for layer in algorithm.adapted_inputs(view.model, records):

@@ -67,6 +67,7 @@ class Devices:
             are on the anonymous one.
         world: the open world; None for the closed world, in which the adversary has data of all users.
         iid: control: the examples of all devices are dealt at random, the same number to each.
+        dealt_to: number of devices among which they are dealt; None for all that have any. The others are no clients.
         profiles: kinds of examples for the prior ``profile``.
         too_few: refuse users with fewer than two examples, posts or photosets, or leave them out.
         undated: under ``chrono``, refuse undated examples, or leave them out (before `too_few` applies).
@@ -78,6 +79,7 @@ class Devices:
     adversary: bool = True
     world: OpenWorld | None = None
     iid: bool = False
+    dealt_to: int | None = None
     profiles: Sequence[Profile] = ()
     too_few: Literal["error", "drop"] = "error"
     undated: Literal["error", "drop"] = "error"
@@ -104,6 +106,12 @@ class Devices:
             "no world and no profiles without devices of the adversary",
             "adversary: false with one of them",
             "Leave them out.",
+        )
+        require(
+            self.dealt_to is None or (self.iid and self.dealt_to >= 1),
+            "dealt_to of at least 1 with iid: true",
+            f"{self.dealt_to} with iid: {self.iid}",
+            "Set devices.iid: true, or leave dealt_to out.",
         )
 
 
@@ -164,7 +172,7 @@ def split_devices(examples: OwnedExamples, devices: Devices, *, seed: int, membe
         split = replace(split, anonymous=_without(HOLDOUT, split.anonymous, roles), roles=roles)
         split = replace(split, known=_without(UNSEEN, split.known, roles))
     if devices.iid:
-        return _shuffled(split, seed)
+        return _shuffled(split, devices.dealt_to, seed)
     return split
 
 
@@ -273,16 +281,22 @@ def _by_user(chosen: Tensor, examples: OwnedExamples) -> tuple[Tensor, ...]:
     return torch.split(numbers[owners.argsort(stable=True)], sizes)
 
 
-def _shuffled(split: DeviceSplit, seed: int) -> DeviceSplit:
-    """All devices' examples dealt at random; numbers of examples differ by one at most."""
+def _shuffled(split: DeviceSplit, most: int | None, seed: int) -> DeviceSplit:
+    """All devices' examples dealt at random to at most so many; numbers of examples differ by one at most."""
     parts = [*split.anonymous, *split.known]
     pool = torch.cat(parts)
     order = torch.randperm(len(pool), generator=generator_for(seed, "iid control", PERSISTENT))
     # A device without examples stays without: it is no client.
     devices_with_any = sum(len(part) > 0 for part in parts)
-    hands = iter(torch.tensor_split(pool[order], max(devices_with_any, 1)))
+    devices = devices_with_any
+    if most is not None:
+        devices = min(devices, most)
+    hands = list(torch.tensor_split(pool[order], max(devices, 1)))
     dealt = []
     for part in parts:
-        dealt.append(next(hands).sort().values if len(part) else part)
+        if len(part) and hands:
+            dealt.append(hands.pop(0).sort().values)
+        else:
+            dealt.append(part[:0])
     users = len(split.anonymous)
     return replace(split, anonymous=tuple(dealt[:users]), known=tuple(dealt[users:]))

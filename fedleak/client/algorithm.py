@@ -257,6 +257,10 @@ class RecordAlgorithm(ExampleAlgorithm, abc.ABC):
             labels: ``(M,)`` their classes.
         """
 
+    def gradient_work(self, inputs: Tensor) -> float:
+        """Operations, roughly, for the gradient of one of some records ``(M, *shape)``; 0 where that is little."""
+        return 0.0
+
     def record_sizes(self, inputs: Tensor) -> Tensor:
         """``(M,)`` float32 weight of each record in the mean over a batch: 1, or the number of its predictions."""
         return torch.ones(len(inputs))

@@ -340,6 +340,19 @@ class PretrainedAlgorithm(RecordAlgorithm):
         """``(M, L)`` or, of images, ``(M, 1)`` bool: tokens that have a part in the loss of their record."""
         return tokens_in_loss(self.task, inputs)
 
+    @property
+    def reads_last(self) -> bool:
+        """Whether a prediction is read from the last token: of a decoder, not of an encoder, which reads the first."""
+        # Heads of decoders are called `score` in the transformers library.
+        return self.task == "causal-lm" or any(".score." in name for name in self.names)
+
+    def read_place(self, inputs: Tensor) -> Tensor:
+        """``(N,)`` place of each text ``(N, L)`` that its prediction, or its last one, is read from."""
+        if not self.reads_last:
+            return torch.zeros(len(inputs), dtype=torch.int64)
+        numbers = torch.arange(inputs.shape[1])
+        return (self.places(inputs) * numbers).amax(1)
+
     def loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
         draw_noise(self.template, examples[DRAWS] if self.random else None)
         losses, real = example_losses(self.task, self.outputs(parameters, examples), examples)
@@ -358,6 +371,13 @@ class PretrainedAlgorithm(RecordAlgorithm):
         if losses.dim() == 1:
             return losses
         return (losses * real).sum(1) / real.sum(1).clamp(min=1)
+
+    def gradient_work(self, inputs: Tensor) -> float:
+        if self.task == "image-classification":
+            return 0.0
+        weights = sum(layer.weight.numel() for layer in self.network.modules() if isinstance(layer, nn.Linear))
+        # A multiplication and an addition for each weight and token, and as many on the way back to the adapters.
+        return 4.0 * weights * inputs.shape[1]
 
     def record_sizes(self, inputs: Tensor) -> Tensor:
         if self.task == "causal-lm":

@@ -11,6 +11,9 @@ from fedleak.core.errors import ViewError
 
 _AT_ONCE = 128
 """Records whose losses or gradients are computed together."""
+_SLOW = 1e9
+"""Operations for the gradient of a large network of a long text, whose logits alone may take 50 MB."""
+_SLOW_AT_ONCE = 8
 
 
 @torch.no_grad()
@@ -18,7 +21,7 @@ def record_losses(algorithm: RecordAlgorithm, models: Mapping[str, Tensor], inpu
     """``(B, M)`` loss of each of M records ``(M, *shape)``, ``(M,)`` under models ``(B, *shape)``."""
     _check_independent(algorithm)
     trained = algorithm.trained(models)
-    parts = torch.split(torch.arange(len(labels)), _AT_ONCE)
+    parts = torch.split(torch.arange(len(labels)), _at_once(algorithm, inputs))
 
     def losses(model: Parameters) -> Tensor:
         return torch.cat([algorithm.record_losses(model, inputs[part], labels[part]) for part in parts])
@@ -44,7 +47,7 @@ def record_gradients(
     def loss(parameters: Parameters, record: Tensor, label: Tensor) -> Tensor:
         return algorithm.record_losses(parameters, record[None], label[None])[0]
 
-    every = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0), chunk_size=_AT_ONCE)
+    every = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0), chunk_size=_at_once(algorithm, inputs))
     try:
         gradients: dict[str, Tensor] = every(algorithm.trained(model), inputs, labels)
     except RuntimeError as error:
@@ -75,12 +78,19 @@ def weighted_gradient(
     _check_independent(algorithm)
     leaves = {name: value.detach().requires_grad_() for name, value in algorithm.trained(model).items()}
     total = {name: torch.zeros_like(value) for name, value in leaves.items()}
-    for part in torch.split(torch.arange(len(labels)), _AT_ONCE):
+    for part in torch.split(torch.arange(len(labels)), _at_once(algorithm, inputs)):
         loss = weights[part] @ algorithm.record_losses(leaves, inputs[part], labels[part])
         gradients = torch.autograd.grad(loss, list(leaves.values()))
         for value, gradient in zip(total.values(), gradients, strict=True):
             value += gradient
     return total
+
+
+def _at_once(algorithm: RecordAlgorithm, inputs: Tensor) -> int:
+    """Number of records ``(M, *shape)`` that memory holds together."""
+    if algorithm.gradient_work(inputs) < _SLOW:
+        return _AT_ONCE
+    return _SLOW_AT_ONCE
 
 
 def _check_independent(algorithm: RecordAlgorithm) -> None:

@@ -10,6 +10,7 @@ from fedleak.attacks.record_membership.pool import PoolAttack, ServerPool
 from fedleak.attacks.record_membership.projection_residual import ProjectionResidual
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.core.errors import ViewError
+from fedleak.core.progress import progress_listener
 from fedleak.core.view import CANDIDATE_LABELS, CANDIDATES
 from tests.adapter_toys import EACH, EPOCH, RANK, toy
 from tests.attacks.runs import of_noise, of_others
@@ -32,6 +33,21 @@ def test_another_clients_update_and_noise_say_nothing(attack: PoolAttack) -> Non
     view, truth = toy(EPOCH)
     assert scored(attack, of_others(view), truth) < 0.55
     assert abs(scored(attack, of_noise(view, 0), truth) - 0.5) < 0.1
+
+
+@pytest.mark.parametrize("local", [EPOCH, ADAM], ids=["sgd", "adam"])
+def test_where_gradients_take_long_all_clients_share_a_line_and_members_are_found(
+    local: LocalTraining, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedleak.attacks.record_membership.candidate_fit._SLOW_WORK", 0)
+    view, truth = toy(local)
+    shares = list[float]()
+    with progress_listener(shares.append):
+        auc = scored(CandidateFit(most_work=1), view, truth)
+    assert auc > 0.95
+    # Progress is that of the gradients, which are as many as were expected, for all clients together.
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
 
 
 def test_one_step_tells_weights_of_texts_of_any_length_exactly() -> None:

@@ -193,6 +193,16 @@ def test_the_control_keeps_neither_sizes_nor_anyones_data() -> None:
     assert all(torch.equal(a, b) for a, b in zip(plain.test, control.test, strict=True))
 
 
+def test_the_control_deals_to_as_many_devices_as_are_asked_for() -> None:
+    source = examples(users=9, groups=40)
+    everybody, few = split(source, iid=True), split(source, iid=True, dealt_to=3)
+    sizes = [len(part) for part in (*few.anonymous, *few.known)]
+    assert sum(size > 0 for size in sizes) == 3
+    assert sum(sizes) == sum(len(part) for part in (*everybody.anonymous, *everybody.known))
+    dealt = torch.cat([*few.anonymous, *few.known])
+    assert len(torch.unique(dealt)) == len(dealt)
+
+
 def test_a_profile_holds_only_what_fits_it_and_the_truth_says_who_does() -> None:
     source = examples()
     member = members(source)
@@ -249,6 +259,8 @@ def test_a_user_without_enough_is_refused_or_left_out(prior: Any, unit: str) -> 
         ({"prior": "profile"}, "0 profiles with the prior profile"),
         ({"profiles": PROFILES}, "2 profiles with the prior random"),
         ({"prior": "profile", "profiles": PROFILES, "iid": True}, "iid"),
+        ({"dealt_to": 3}, "3 with iid: False"),
+        ({"dealt_to": 0, "iid": True}, "0 with iid: True"),
     ],
 )
 def test_settings_that_contradict_themselves_are_refused(settings: dict[str, Any], found: str) -> None:
