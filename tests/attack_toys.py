@@ -18,6 +18,7 @@ from fedleak.attacks.images import toy as images_toy
 from fedleak.attacks.linkability import toy as linkability_toy
 from fedleak.attacks.membership import toy as membership_toy
 from fedleak.attacks.ranking import toy as ranking_toy
+from fedleak.attacks.reconstruction import toy as reconstruction_toy
 from fedleak.callbacks.delta_recorder import DeltaRecorder
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.image_classifier import ImageClassifierAlgorithm
@@ -292,6 +293,7 @@ TOYS: dict[str, Callable[[], Toy]] = {
     "imprinted images": imprinted_images,
     "few images": few_images,
     "convolved images": convolved_images,
+    "heads": functools.partial(reconstruction_toy.toy, "head"),
     "tables": tables,
     "sentences of an LSTM": functools.partial(sentences, "lstm"),
     "sentences of a decoder": functools.partial(sentences, "decoder"),

@@ -134,13 +134,14 @@ def network_outputs(
     """
     network = copy.deepcopy(algorithm.template)
     mask_batches(network, None)
+    inputs = algorithm.read(images)
     features: list[Tensor] = []
     logits: list[Tensor] = []
     # The last layer's input is caught on its way in.
     network.get_submodule(algorithm.output_layer).register_forward_pre_hook(
-        lambda _, inputs: features.append(inputs[0])
+        lambda _, arguments: features.append(arguments[0])
     )
     for number in range(len(next(iter(models.values())))):
         parameters = {name: values[number] for name, values in algorithm.trained(models).items()}
-        logits.append(functional_call(network, parameters, (images,)))
+        logits.append(functional_call(network, parameters, (inputs,)))
     return torch.stack(features), torch.stack(logits)

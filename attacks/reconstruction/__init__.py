@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from fedleak.attacks.reconstruction.gradient_matching import FedAvgMatching as FedAvgMatching
     from fedleak.attacks.reconstruction.gradient_matching import InvertingGradients as InvertingGradients
     from fedleak.attacks.reconstruction.gradient_matching import UnrelatedUpdate as UnrelatedUpdate
+    from fedleak.attacks.reconstruction.head_features import HeadClassMeans as HeadClassMeans
+    from fedleak.attacks.reconstruction.head_features import HeadFeatures as HeadFeatures
+    from fedleak.attacks.reconstruction.head_features import HeadImages as HeadImages
+    from fedleak.attacks.reconstruction.head_features import MeanFeatures as MeanFeatures
+    from fedleak.attacks.reconstruction.head_features import UnrelatedHeadFeatures as UnrelatedHeadFeatures
     from fedleak.attacks.reconstruction.lamp import Lamp as Lamp
     from fedleak.attacks.reconstruction.linear_inversion import LinearInversion as LinearInversion
     from fedleak.attacks.reconstruction.linear_published import LinearDifferences as LinearDifferences
@@ -41,6 +46,11 @@ else:
             "FedAvgMatching": "fedleak.attacks.reconstruction.gradient_matching",
             "InvertingGradients": "fedleak.attacks.reconstruction.gradient_matching",
             "UnrelatedUpdate": "fedleak.attacks.reconstruction.gradient_matching",
+            "HeadClassMeans": "fedleak.attacks.reconstruction.head_features",
+            "HeadFeatures": "fedleak.attacks.reconstruction.head_features",
+            "HeadImages": "fedleak.attacks.reconstruction.head_features",
+            "MeanFeatures": "fedleak.attacks.reconstruction.head_features",
+            "UnrelatedHeadFeatures": "fedleak.attacks.reconstruction.head_features",
             "Lamp": "fedleak.attacks.reconstruction.lamp",
             "LinearInversion": "fedleak.attacks.reconstruction.linear_inversion",
             "LinearDifferences": "fedleak.attacks.reconstruction.linear_published",

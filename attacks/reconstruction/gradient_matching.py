@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedleak.attacks.composition.output_counts import class_counts
 from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate
+from fedleak.attacks.reconstruction.linear_layer import check_no_head
 from fedleak.client.network import NetworkAlgorithm
 from fedleak.core.errors import InputError, ViewError
 from fedleak.core.estimates import Estimate, Scores
@@ -319,6 +320,7 @@ def image_shape(view: RoundView) -> tuple[int, ...]:
     Raises:
         ViewError: neither gives it, or the clients do not train on images.
     """
+    check_no_head(view)
     shape = getattr(view.algorithm, "image_shape", None)
     if shape is None and "images" in view.auxiliary:
         shape = view.auxiliary["images"].shape[1:]

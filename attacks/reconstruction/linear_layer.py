@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedleak.attacks.reconstruction.estimates import ReconstructionEstimate, reconstruction
+from fedleak.client.frozen_backbone import FrozenBackboneAlgorithm
 from fedleak.client.network import ClassifierAlgorithm, NetworkAlgorithm, last_linear
 from fedleak.client.one_output import OneOutput
 from fedleak.client.text import TextAlgorithm
@@ -155,8 +156,22 @@ def are_pixels(view: RoundView) -> bool | None:
     return bool((on_grid & (levels > -_OFF_GRID) & (levels < 255 + _OFF_GRID)).all())
 
 
+def check_no_head(view: RoundView) -> None:
+    """Refuses a head on a frozen network, whose first layer gets features instead of records.
+
+    Raises:
+        ViewError: the clients train one.
+    """
+    if isinstance(view.algorithm, FrozenBackboneAlgorithm):
+        raise ViewError(
+            "expected a network that gets the records themselves; got a head on a frozen network, of which"
+            " head-features infers what it gets, and head-images what the records are"
+        )
+
+
 def _first_linear(view: RoundView) -> tuple[str, tuple[int, ...], bool]:
     """Name of the first layer, shape of the records, and whether an embedding of their categories is before it."""
+    check_no_head(view)
     matrices = [name for name, value in view.model.items() if value.dim() > 1]
     # Tables of embeddings come first in a network that has them; the layer is the first other matrix.
     tables = [name for name in matrices if ".tables." in f".{name}"]

@@ -117,7 +117,7 @@ class SeparateMatching(ReconstructionAttack):
     def run(self, view: RoundView, *, generator: torch.Generator) -> SeparatedImages:
         network = NetworkHalves.of(view)
         shape = image_shape(view)
-        rates = _step_sizes(view)
+        rates = step_sizes(view)
         separated = [self._separate(view, network, victim, rates, generator) for victim in range(view.victims)]
         images: dict[int, tuple[Tensor, Tensor]] = {}  # and their classes, by client
         for victim in with_progress([v for v, features in enumerate(separated) if features.complete]):
@@ -244,7 +244,7 @@ class UnrelatedSeparate(SeparateMatching):
         return super().run(decoupled(view, "update"), generator=generator)
 
 
-def _step_sizes(view: RoundView) -> Tensor:
+def step_sizes(view: RoundView) -> Tensor:
     """``(V,)`` size of each client's one step.
 
     Raises:

@@ -2,12 +2,14 @@
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+Search = Callable[["Remaining"], Iterator[Tensor]]
+"""From what remains of an update to inputs ``(P, D)`` that may be those of examples."""
 Errors = Callable[[Tensor], Tensor]
 """From inputs ``(M, D)`` of the layer to the gradients ``(M, K, N)`` of an example's loss by its outputs, by class."""
 _GAP = 0.1
@@ -18,6 +20,8 @@ _SUBSETS = 20_000
 """Largest number of sets of silent neurons that are tried."""
 _COLUMNS = 12
 """Columns with the most silent neurons that are combined."""
+_FEW = 8
+"""Examples up to which sets of silent neurons are tried after another search: they take long for more."""
 _DEPENDENT = 1e-3
 """Ratio of the smallest to the largest singular value of chosen columns below which they are dependent."""
 _FIXED = 0.01
@@ -43,7 +47,15 @@ class Separated:
     complete: bool
 
 
-def separate(rows: Tensor, examples: int, errors: Errors, *, precision: float, generator: torch.Generator) -> Separated:
+def separate(
+    rows: Tensor,
+    examples: int,
+    errors: Errors,
+    *,
+    precision: float,
+    generator: torch.Generator,
+    search: Search | None = None,
+) -> Separated:
     """Separates the mean gradient ``C^T [X, 1] / M`` of a linear layer into its examples.
 
     Column i of C ``(M, N)`` has the errors of example i, zero at each neuron that ReLU silences for it. So
@@ -62,6 +74,7 @@ def separate(rows: Tensor, examples: int, errors: Errors, *, precision: float, g
         errors: what an input makes of the errors.
         precision: relative precision of the rows.
         generator: source of the sets of neurons, if there are too many for all.
+        search: looks for inputs where ratios give none, before the columns; None for no other search.
 
     References:
         Phong et al., IEEE TIFS 2018, section III. [Dimitrov24], sections 3 and 4. [LTCodes26], Algorithm 1, for the
@@ -78,7 +91,7 @@ def separate(rows: Tensor, examples: int, errors: Errors, *, precision: float, g
     beyond = float(values[rank] / values[rank - 1]) if rank < len(values) else 0.0
     rounding = 30 * precision * float(values[0] / values[rank - 1])
     slack = min(max(1e-6, rounding, 30 * beyond), _MOST_MISFIT)
-    state = _Remaining(
+    state = Remaining(
         columns=left_vectors[:, :rank],
         core=values[:rank].diag(),
         basis=right_vectors[:rank],
@@ -90,7 +103,12 @@ def separate(rows: Tensor, examples: int, errors: Errors, *, precision: float, g
     while state.left:
         left_before = state.left
         state.take(_ratios(state.rows, slack))
-        if state.left == left_before:
+        if state.left == left_before and search is not None:
+            for candidates in search(state):
+                state.take(candidates)
+                if state.left < left_before:
+                    break
+        if state.left == left_before and (search is None or state.left <= _FEW):
             _by_columns(state, generator)
         if state.left == left_before:
             break
@@ -104,8 +122,11 @@ def separate(rows: Tensor, examples: int, errors: Errors, *, precision: float, g
     )
 
 
-class _Remaining:
-    """Rows ``columns @ core @ basis`` without the examples that were subtracted; `left` of these remain."""
+class Remaining:
+    """What remains of an update in the search of its examples.
+
+    Rows ``columns @ core @ basis`` without the examples that were subtracted; `left` of these remain.
+    """
 
     def __init__(
         self, *, columns: Tensor, core: Tensor, basis: Tensor, examples: int, errors_of: Errors, slack: float
@@ -125,6 +146,12 @@ class _Remaining:
     def rows(self) -> Tensor:
         """``(N, D + 1)`` the rows that remain."""
         return self.columns @ self.core @ self.basis
+
+    @property
+    def records(self) -> Tensor:
+        """``(left, D + 1)`` orthonormal basis of the examples that remain, each with a 1 appended."""
+        basis: Tensor = torch.linalg.svd(self.core)[2][: self.left] @ self.basis
+        return basis
 
     @property
     def span(self) -> Tensor:
@@ -178,7 +205,7 @@ def _ratios(rows: Tensor, slack: float) -> Tensor:
     return rows[live, :-1] / rows[live, -1:]
 
 
-def _by_columns(state: _Remaining, generator: torch.Generator) -> None:
+def _by_columns(state: Remaining, generator: torch.Generator) -> None:
     """Takes the inputs that follow from columns with most silent neurons."""
     span = state.span
     rank = state.left

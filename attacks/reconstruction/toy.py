@@ -12,8 +12,9 @@ from fedleak.client.algorithm import ExampleAlgorithm
 from fedleak.client.auxiliary_images import IMAGES, LABELS
 from fedleak.client.decoder import DecoderAlgorithm, DecoderOptions
 from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.frozen_backbone import FrozenBackboneAlgorithm
 from fedleak.client.image_classifier import ImageClassifierAlgorithm
-from fedleak.client.nets.classifiers import ClassifierOptions, build_classifier
+from fedleak.client.nets.classifiers import ClassifierOptions, build_classifier, draw_layers
 from fedleak.client.pretrained import PretrainedAlgorithm
 from fedleak.client.text import TextAlgorithm, TextOptions
 from fedleak.core.record_hash import RECORD_ORIGIN, RECORD_STEP, Grid, record_hashes
@@ -36,13 +37,14 @@ Kind = Literal[
     "decoder",
     "memory",
     "adapters",
+    "head",
     "imprinted-texts",
     "short-texts",
 ]
 """Images of a wide MLP with ReLU, of a narrow one with tanh, of convolutions, and of a layer that the server made to
 keep images apart; rows of a table; sentences of an LSTM and of a decoder; those on which clients fine-tune an adapter
-that the server made to keep them or an honest one, or train a whole network that it made to sort their words; and one
-of each client."""
+that the server made to keep them or an honest one, or train a whole network that it made to sort their words; one of
+each client; and coloured images, on a frozen network below a head that clients train."""
 NETWORKS = {
     "images": ClassifierOptions(name="mlp", hidden=200, weights="normal"),
     "smooth": ClassifierOptions(name="mlp", hidden=32, activation="tanh"),
@@ -105,6 +107,8 @@ def toy(kind: Kind = "images") -> Toy:
         return _imprinted_texts(generator)
     if kind == "short-texts":
         return _short_texts(generator)
+    if kind == "head":
+        return _head(generator)
     if kind in ("sentences", "decoder"):
         return _sentences(kind == "decoder", generator)
     return _images(kind, generator)
@@ -183,7 +187,7 @@ def _model(
 
 
 def _classifiers(
-    algorithm: ImageClassifierAlgorithm,
+    algorithm: ImageClassifierAlgorithm | FrozenBackboneAlgorithm,
     model: dict[str, Tensor],
     records: Tensor,
     labels: Tensor,
@@ -296,6 +300,20 @@ def _short_texts(generator: torch.Generator) -> Toy:
     auxiliary = {"prior_features": known_texts}
     view = _view(algorithm, algorithm.first_model(), tokens, labels, examples, auxiliary, generator)
     return view, _truth(list(torch.split(tokens, 1)))
+
+
+def _head(generator: torch.Generator) -> Toy:
+    each = 5
+    # Large patches, so that the means of the drawn network's features differ between images.
+    patches = torch.randint(256, (CLIENTS * each + KNOWN, 3, 4, 4), generator=generator).float() / 255
+    images = patches.repeat_interleave(4, 2).repeat_interleave(4, 3)
+    labels = torch.randint(CLASSES, (CLIENTS * each,), generator=generator)
+    known = {IMAGES: images[CLIENTS * each :], LABELS: torch.arange(KNOWN) % CLASSES}
+    local = LocalTraining(optimizer="sgd", learning_rate=0.1)
+    algorithm = FrozenBackboneAlgorithm(backbone="drawn", hidden=64, num_classes=CLASSES, local=local)
+    draw_layers(algorithm.template, generator)
+    model = {name: value.detach() for name, value in algorithm.template.named_parameters()}
+    return _classifiers(algorithm, model, images[: CLIENTS * each], labels, known, generator)
 
 
 def _view(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fedleak.client.fncf import FNCFAlgorithm as FNCFAlgorithm
     from fedleak.client.foltr_es import FOLtRESAlgorithm as FOLtRESAlgorithm
     from fedleak.client.fpdgd import FPDGDAlgorithm as FPDGDAlgorithm
+    from fedleak.client.frozen_backbone import FrozenBackboneAlgorithm as FrozenBackboneAlgorithm
     from fedleak.client.image_classifier import ImageClassifierAlgorithm as ImageClassifierAlgorithm
     from fedleak.client.matrix_factorization import MFAlgorithm as MFAlgorithm
     from fedleak.client.network import ClassifierAlgorithm as ClassifierAlgorithm
@@ -37,6 +38,7 @@ else:
             "FNCFAlgorithm": "fedleak.client.fncf",
             "FOLtRESAlgorithm": "fedleak.client.foltr_es",
             "FPDGDAlgorithm": "fedleak.client.fpdgd",
+            "FrozenBackboneAlgorithm": "fedleak.client.frozen_backbone",
             "ImageClassifierAlgorithm": "fedleak.client.image_classifier",
             "MFAlgorithm": "fedleak.client.matrix_factorization",
             "ClassifierAlgorithm": "fedleak.client.network",

@@ -261,6 +261,10 @@ class RecordAlgorithm(ExampleAlgorithm, abc.ABC):
         """Operations, roughly, for the gradient of one of some records ``(M, *shape)``; 0 where that is little."""
         return 0.0
 
+    def read(self, records: Tensor) -> Tensor:
+        """What the trained network reads of records ``(M, *shape)``: themselves, or what a frozen one computes."""
+        return records
+
     def record_sizes(self, inputs: Tensor) -> Tensor:
         """``(M,)`` float32 weight of each record in the mean over a batch: 1, or the number of its predictions."""
         return torch.ones(len(inputs))

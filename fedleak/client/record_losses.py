@@ -21,6 +21,7 @@ def record_losses(algorithm: RecordAlgorithm, models: Mapping[str, Tensor], inpu
     """``(B, M)`` loss of each of M records ``(M, *shape)``, ``(M,)`` under models ``(B, *shape)``."""
     _check_independent(algorithm)
     trained = algorithm.trained(models)
+    inputs = algorithm.read(inputs)
     parts = torch.split(torch.arange(len(labels)), _at_once(algorithm, inputs))
 
     def losses(model: Parameters) -> Tensor:
@@ -43,6 +44,7 @@ def record_gradients(
     transformers library do that ask whether a text is padded, are given one record at a time.
     """
     _check_independent(algorithm)
+    inputs = algorithm.read(inputs)
 
     def loss(parameters: Parameters, record: Tensor, label: Tensor) -> Tensor:
         return algorithm.record_losses(parameters, record[None], label[None])[0]
@@ -76,6 +78,7 @@ def weighted_gradient(
 ) -> dict[str, Tensor]:
     """Gradient ``shape`` by parameter of the sum of M records' losses with weights ``(M,)``."""
     _check_independent(algorithm)
+    inputs = algorithm.read(inputs)
     leaves = {name: value.detach().requires_grad_() for name, value in algorithm.trained(model).items()}
     total = {name: torch.zeros_like(value) for name, value in leaves.items()}
     for part in torch.split(torch.arange(len(labels)), _at_once(algorithm, inputs)):

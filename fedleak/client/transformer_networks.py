@@ -19,6 +19,7 @@ from fedleak.core.memory import memory_bound
 PretrainedTask = Literal["causal-lm", "sequence-classification", "image-classification"]
 """What the network predicts: the next token, the class of a text, or that of an image."""
 _KINDS = {
+    "features": "AutoModel",
     "causal-lm": "AutoModelForCausalLM",
     "sequence-classification": "AutoModelForSequenceClassification",
     "image-classification": "AutoModelForImageClassification",
@@ -49,7 +50,7 @@ def adapted_network(
         InputError: there is no such network, memory does not hold it, or it has no such layers.
     """
     with offline(), quiet():
-        network = _base_network(config, task, adapter, base_seed, folder)
+        network = base_network(config, task, adapter, base_seed, folder)
         if adapter.variant != "none":
             heads = None
             if task in _CLASSIFY:
@@ -72,10 +73,17 @@ def adapted_network(
         return network
 
 
-def _base_network(
-    config_text: str, task: PretrainedTask, adapter: AdapterOptions, base_seed: int, folder: Path | None
+def base_network(
+    config_text: str,
+    task: PretrainedTask | Literal["features"],
+    adapter: AdapterOptions,
+    base_seed: int,
+    folder: Path | None,
 ) -> nn.Module:
-    """The network without adapters; of the recording's text, sizes and kinds of layers alone are read."""
+    """The network without adapters, for ``features`` without a head, see `adapted_network`.
+
+    Of the recording's text, sizes and kinds of layers alone are read.
+    """
     config = read_configuration(config_text)
     kind = getattr(library(), _KINDS[task])
     try:

@@ -36,6 +36,10 @@ BIBLIOGRAPHY = {
         'Arivazhagan, Aggarwal, Singh and Choudhary, "Federated Learning with Personalization Layers", '
         "2019, arXiv:1912.00818"
     ),
+    "Arriaga17": (
+        'O. Arriaga, M. Valdenegro-Toro and P. Ploeger, "Real-time Convolutional Neural Networks for Emotion and '
+        'Gender Classification", 2017, arXiv:1710.07557'
+    ),
     "Auckenthaler00": (
         'R. Auckenthaler, M. Carey and H. Lloyd-Thomas, "Score Normalization for Text-Independent Speaker'
         ' Verification Systems", Digital Signal Processing 10, 2000'
@@ -63,6 +67,10 @@ BIBLIOGRAPHY = {
     ),
     "Box58": 'Box and Muller, "A Note on the Generation of Random Normal Deviates", 1958',
     "Caldas18": 'S. Caldas et al., "LEAF: A Benchmark for Federated Settings", arXiv:1812.01097, 2018',
+    "Candes08": (
+        'E. J. Candes, M. B. Wakin and S. P. Boyd, "Enhancing Sparsity by Reweighted l1 Minimization", Journal of '
+        "Fourier Analysis and Applications, 2008"
+    ),
     "Charikar02": 'Charikar, Chen and Farach-Colton, "Finding frequent items in data streams", ICALP 2002',
     "Chen24": (
         'Chen and Vikalo, "Recovering Labels from Local Updates in Federated Learning", ICML 2024, arXiv:2405.00955'
@@ -263,6 +271,10 @@ BIBLIOGRAPHY = {
         ' Learning", ICLR 2023'
     ),
     "Ma25": 'Ma, Gao, Huang and Wang, "Whispers of Data", 2025, arXiv:2504.21436',
+    "Mahendran15": (
+        'A. Mahendran and A. Vedaldi, "Understanding Deep Image Representations by Inverting Them", CVPR 2015, '
+        "arXiv:1412.0035"
+    ),
     "Mahloujifar25": (
         'S. Mahloujifar, L. Melis and K. Chaudhuri, "Auditing f-Differential Privacy in One Run", ICML '
         "2025, arXiv:2410.22235"

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedleak.client.algorithm import ClientAlgorithm
 from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.frozen_backbone import FrozenBackboneAlgorithm
 from fedleak.client.image_classifier import ImageClassifierAlgorithm
 from fedleak.client.network import NUMBER, ClassifierAlgorithm
 from fedleak.client.pretrained import PretrainedAlgorithm
@@ -44,6 +45,20 @@ def recorded_learner(recording: Recording) -> ClientAlgorithm | None:
         require(
             learner.base or learner.has_weights,
             "the folder of the network that the clients were sent, with its weights as safetensors",
+            f"{recording.base or 'none'}, of a recording that does not say that they are drawn from a seed",
+            "Give it: --learner.path DIR; save_pretrained writes it.",
+        )
+    elif isinstance(learner, FrozenBackboneAlgorithm):
+        learner = dataclasses.replace(learner, folder=recording.base)
+        require(
+            recording.base is not None or not learner.needs_weights,
+            f"the file of the weights of the backbone {learner.backbone} that the clients were sent",
+            "none",
+            f"Give it: --learner.path FILE; of the Python package {learner.package}, its file {learner.file}.",
+        )
+        require(
+            learner.base or learner.has_weights,
+            "the folder of the backbone that the clients were sent, with its weights as safetensors",
             f"{recording.base or 'none'}, of a recording that does not say that they are drawn from a seed",
             "Give it: --learner.path DIR; save_pretrained writes it.",
         )
@@ -144,7 +159,7 @@ def _check_forward(learner: ClassifierAlgorithm, images: Tensor, labels: Tensor,
     """Checks that a network takes the auxiliary examples, and has an output for every label."""
     # A batch of two examples shows whether the network takes them.
     few = torch.arange(min(len(images), 2))
-    inputs, _ = learner.on(images, labels).fields({NUMBER: few})
+    inputs, _ = learner.on(images[few], labels[few]).fields({NUMBER: few})
     try:
         with torch.no_grad():
             outputs = copy.deepcopy(learner.template)(inputs)

@@ -16,6 +16,8 @@ import yaml
 from lightning import Trainer
 from lightning.pytorch.callbacks import Callback
 
+from fedleak.client.backbones import DEFAULT_BACKBONE, backbone_file
+from fedleak.client.frozen_backbone import FrozenBackboneAlgorithm
 from fedleak.client.pretrained import PretrainedAlgorithm
 from fedleak.core.errors import require
 from fedleak.core.io.files import write_whole
@@ -162,9 +164,13 @@ class CellRun(RecordingRun):
 def recording_of(cell: Cell) -> Recording:
     """Recording of a trained cell, with the folder of its clients' base network, if they have one."""
     recording = Recording(cell.folder / "deltas")
-    if (recording.manifest.learner or {}).get("name") == PretrainedAlgorithm.name:
+    learner = recording.manifest.learner or {}
+    if learner.get("name") == PretrainedAlgorithm.name:
         path = Path(cell.training["model"]["init_args"]["path"])
         recording.base = None if path.suffix == ".json" else path
+    elif learner.get("name") == FrozenBackboneAlgorithm.name:
+        options = cell.training["model"]["init_args"]
+        recording.base = backbone_file(options.get("backbone", DEFAULT_BACKBONE), options.get("path"))
     return recording
 
 

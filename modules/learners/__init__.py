@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from fedleak.modules.learners.fncf import FNCF as FNCF
     from fedleak.modules.learners.foltr_es import FOLtRES as FOLtRES
     from fedleak.modules.learners.fpdgd import FPDGD as FPDGD
+    from fedleak.modules.learners.frozen_backbone import FrozenBackbone as FrozenBackbone
     from fedleak.modules.learners.image_classifier import FederatedClassifier as FederatedClassifier
     from fedleak.modules.learners.image_ranker import ImageRanker as ImageRanker
     from fedleak.modules.learners.matrix_factorization import FederatedMF as FederatedMF
@@ -23,6 +24,7 @@ else:
             "FNCF": "fedleak.modules.learners.fncf",
             "FOLtRES": "fedleak.modules.learners.foltr_es",
             "FPDGD": "fedleak.modules.learners.fpdgd",
+            "FrozenBackbone": "fedleak.modules.learners.frozen_backbone",
             "FederatedClassifier": "fedleak.modules.learners.image_classifier",
             "ImageRanker": "fedleak.modules.learners.image_ranker",
             "FederatedMF": "fedleak.modules.learners.matrix_factorization",

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from fedleak.client.frozen_backbone import FrozenBackboneAlgorithm
 from fedleak.client.pretrained import PretrainedAlgorithm
 from fedleak.core import named
 from fedleak.core.additions import room
@@ -21,6 +22,9 @@ from fedleak.training.federated import FederatedModule
 from fedleak.training.lightning.error_reports import in_one_line
 from fedleak_recorder.nearest import did_you_mean
 
+ON_FROZEN = (PretrainedAlgorithm.name, FrozenBackboneAlgorithm.name)
+"""Clients that train on a frozen network, which no recording holds."""
+
 
 def open_recording(
     folder: str | Path,
@@ -32,7 +36,8 @@ def open_recording(
 ) -> Recording:
     """Opens a recording, whose learner the auditor may name in place of the one in its manifest; or a control of it.
 
-    Of clients that fine-tune a frozen network, the argument ``path`` alone gives the folder of that network. The name
+    Of clients that fine-tune a frozen network, or train a head on one, the argument ``path`` alone gives the folder
+    or file of that network. The name
     is that of a learner of this project, e.g. ``Pretrained``, the path of another subclass of `FederatedModule`, which
     take the arguments, or the path of a module that defines the learner of the manifest. Paths are imported. With
     `running`, a recording that its training still writes needs no warning.
@@ -44,7 +49,7 @@ def open_recording(
     kind = None if learner is None else _imported(learner)
     recording = Recording(folder, running=running) if control is None else ControlRecording(folder, control)
     # 1. Without --learner, the manifest's learner counts; of a frozen network, the auditor may say where it is.
-    fine_tunes = (recording.manifest.learner or {}).get("name") == PretrainedAlgorithm.name
+    fine_tunes = (recording.manifest.learner or {}).get("name") in ON_FROZEN
     if learner is None and fine_tunes and arguments:
         unknown = ", ".join(name for name in arguments if name != "path")
         require(not unknown, "--learner.path with the folder of the base network", f"--learner.{unknown}", "Omit it.")
@@ -97,6 +102,9 @@ def _describe(recording: Recording, built: FederatedModule) -> None:
         )
         recording.base = built.algorithm.folder
         description["arguments"]["base"] = ""  # the recording does not say which one it is
+    elif isinstance(built.algorithm, FrozenBackboneAlgorithm):
+        recording.base = built.algorithm.folder
+        description["arguments"]["base"] = ""
     recording.manifest = dataclasses.replace(recording.manifest, learner=description)
 
 

@@ -38,6 +38,7 @@ from fedleak.modules.learners.decoder import FederatedDecoder
 from fedleak.modules.learners.fncf import FNCF
 from fedleak.modules.learners.foltr_es import FOLtRES
 from fedleak.modules.learners.fpdgd import FPDGD
+from fedleak.modules.learners.frozen_backbone import FrozenBackbone
 from fedleak.modules.learners.image_classifier import FederatedClassifier
 from fedleak.modules.learners.image_ranker import ImageRanker
 from fedleak.modules.learners.matrix_factorization import FederatedMF
@@ -101,6 +102,7 @@ OPTIONS: dict[type[BuiltFromData], dict[str, Any]] = {
     FOLtRES: {"noise_scale": 0.1, "epsilon": 3.0},
     FPDGD: {"hidden": 3},
     FederatedClassifier: {"network": ClassifierOptions(hidden=8, channels=2)},
+    FrozenBackbone: {"backbone": "drawn", "hidden": 8},
     FederatedTagger: {"network": TaggerOptions(name="mobilenetv3_small_050")},
     ImageRanker: {"hidden": 2, "manipulation": FeatureNoise(scale=2.0)},
     FederatedText: {"network": TextOptions(vocabulary=30, embedding=4, hidden=4)},
