@@ -25,6 +25,8 @@ _CLEAR = 3.0
 """Standard errors of a coefficient above which it is no noise."""
 _FALSE = 1e-2
 """Expected number of vectors that noise alone adds in one pass over the table."""
+_UNEVEN = 4.0
+"""Variance of the error along one vector, over that of its mean direction: rounding is larger where numbers are."""
 _PASSES = 10
 """Passes in which vectors are added and dropped, if the choice has not settled before."""
 
@@ -175,11 +177,12 @@ def _settled(systems: Sequence[VectorSums], pursuit: Pursuit, most: int) -> Purs
 
     What is left then is noise, whose size it shows. The sum of squares by which a further vector reduces it, over its
     variance, has the law of chi-square with R degrees of freedom for noise alone; so has that by which a chosen one
-    reduces it beside the others. A vector is there if noise alone would not reach as far in the whole table.
+    reduces it beside the others. A vector is there if noise alone would not reach as far in the whole table, with a
+    margin for errors of uneven size.
     """
     chosen = pursuit.chosen.tolist()
     count = len(systems[0].vectors)
-    enough = float(chi2.isf(_FALSE / count, sum(system.rows.shape[0] for system in systems)))
+    enough = _UNEVEN * float(chi2.isf(_FALSE / count, sum(system.rows.shape[0] for system in systems)))
     most = min(most, pursuit.numbers - MARGIN)
     for _ in range(_PASSES):
         before = set(chosen)
