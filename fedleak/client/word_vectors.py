@@ -45,7 +45,7 @@ class WordVectors(ABC):
         stacked = torch.cat(list(directions)).T
         squares = [torch.empty(len(self), dtype=torch.float64) for _ in directions]
         for candidates, vectors in self.parts():
-            products = (vectors @ stacked.to(vectors)).split(counts, dim=1)
+            products = torch.split(vectors @ stacked.to(vectors), counts, dim=1)
             for of_matrix, part in zip(squares, products, strict=True):
                 of_matrix[candidates] = part.double().square().sum(1)
         return squares
@@ -98,7 +98,7 @@ class StoredVectors(WordVectors):
         stacked = torch.cat(list(directions)).T.to(self.vectors)
         squares = [torch.empty(len(self), dtype=torch.float64) for _ in directions]
         for candidates, vectors in self.parts_as_stored():
-            products = (vectors @ stacked).split(counts, dim=1)
+            products = torch.split(vectors @ stacked, counts, dim=1)
             for of_matrix, part in zip(squares, products, strict=True):
                 of_matrix[candidates] = part.double().square().sum(1)
         return squares
