@@ -36,8 +36,8 @@ def explains(view: RoundView, victim: int, texts: Tensor, *, is_scale_known: boo
     if not is_scale_known:
         tolerance = _NEARLY
         # The factor of least squares, <simulated, received> / <simulated, simulated>.
-        product = sum(float((value * received[name]).sum()) for name, value in simulated.items())
-        square = sum(float(value.square().sum()) for value in simulated.values())
+        product = sum(float((simulated[name] * value).sum()) for name, value in received.items())
+        square = sum(float(simulated[name].square().sum()) for name in received)
         factor = max(product, 0.0) / max(square, 1e-300)
         simulated = {name: factor * value for name, value in simulated.items()}
     for name, value in received.items():

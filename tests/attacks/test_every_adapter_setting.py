@@ -3,6 +3,7 @@
 A new setting is a case in `SETTINGS`, with what the attacks make of it.
 """
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -225,10 +226,11 @@ TEXTS_AND_COUNTS = {
     "copies of words": Case(setting=Setting(copies=0.0, texts=copied_words), words="hidden", sentences="open"),
     "nearly copies, 0.01": Case(setting=Setting(copies=1e-2, texts=copied_words)),
     "nearly copies, 0.0001": Case(setting=Setting(copies=1e-4, texts=copied_words), words="hidden", sentences="open"),
-    "equal sentences": Case(setting=Setting(texts=equal_sentences), sentences="found"),
+    # A word that is repeated reads like the word alone, so that texts of one word stand beside the sentence.
+    "equal sentences": Case(setting=Setting(texts=equal_sentences), sentences="open"),
     "sentences that differ in the last word": Case(setting=Setting(texts=different_last_words), sentences="open"),
     "words with the number of padding": Case(setting=Setting(texts=with_token_zero), words="ranked", sentences="open"),
-    "twice as many sentences reported": Case(setting=Setting(reported=6), sentences="found"),
+    "twice as many sentences reported": Case(setting=Setting(reported=6), sentences="open"),
     "one sentence reported": Case(setting=Setting(reported=1), sentences="open"),
     "a sum of clients": Case(setting=Setting(is_summed=True), sentences="none"),
 }
@@ -327,8 +329,7 @@ def test_the_way_out_of_a_refusal_leads_to_the_words(setting: Setting, said: dic
     record(setting, tmp_path, 1)
     with pytest.raises(InputError, match=r"--learner\.adapter"):
         opened(setting, tmp_path)
-    object.__setattr__(setting, "said", said)
-    _, view = opened(setting, tmp_path)
+    _, view = opened(dataclasses.replace(setting, said=said), tmp_path)
     estimate = AdapterWords()(view, generator=generator_for(0, "words"))
     present = set(estimate.decisions[0].nonzero().flatten().tolist())
     assert present == set(texts_of(setting, 0)[:, :-1].flatten().tolist())

@@ -177,6 +177,23 @@ def test_last_words_are_solved_from_the_gradient_of_all_sentences() -> None:
     found = last_words(own, view.model, gradient, tokens[0, :, :-1])
     assert found.words.tolist() == tokens[0, :, -1].tolist()
     assert bool(found.clear.all())
+    # Of an unknown scale, as after a clip, they are the same; with the wrong one they are not.
+    clipped = {name: 0.01 * value for name, value in gradient.items()}
+    of_any_scale = last_words(own, view.model, clipped, tokens[0, :, :-1], is_scale_known=False)
+    assert of_any_scale.words.tolist() == tokens[0, :, -1].tolist()
+    assert last_words(own, view.model, clipped, tokens[0, :, :-1]).words.tolist() != tokens[0, :, -1].tolist()
+
+
+def test_a_simulated_step_of_any_scale_has_the_sign_of_the_update() -> None:
+    tokens = texts(1, 3)
+    view = view_with(tokens)
+    clipped = with_deltas(view, lambda delta: 0.1 * delta)
+    assert not explains(clipped, 0, tokens[0])
+    assert explains(clipped, 0, tokens[0], is_scale_known=False)
+    assert not explains(with_deltas(view, lambda delta: -delta), 0, tokens[0], is_scale_known=False)
+    altered = tokens[0].clone()
+    altered[1, 3] = altered[1, 3] % (VOCABULARY - 1) + 1
+    assert not explains(clipped, 0, altered, is_scale_known=False)
 
 
 def test_what_has_no_sentences_is_refused() -> None:
