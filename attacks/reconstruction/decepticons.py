@@ -96,7 +96,7 @@ class Decepticons(ReconstructionAttack):
         >>> view, truth = toy("imprinted-texts")
         >>> estimate = Decepticons()(view, generator=torch.Generator().manual_seed(0))
         >>> round(float(estimate.score(view, truth).metrics["words-in-place"].mean()), 2)
-        0.83
+        0.81
     """
 
     name = "decepticons"

@@ -75,10 +75,10 @@ class Lamp(TextMatchingAttack):
         >>> from fedleak.attacks.reconstruction import Lamp
         >>> from fedleak.attacks.reconstruction.toy import toy
         >>> view, truth = toy("short-texts")
-        >>> attack = Lamp(max_iter=300, starts=20, orders=20)
+        >>> attack = Lamp(max_iter=80, starts=5, orders=5)
         >>> estimate = attack(view, generator=torch.Generator().manual_seed(0))
-        >>> round(float(estimate.score(view, truth).metrics["rouge1"].mean()), 2)
-        0.5
+        >>> float(estimate.score(view, truth).metrics["rouge1"].mean()) > 0.5
+        True
     """
 
     name = "lamp"

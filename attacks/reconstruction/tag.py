@@ -91,9 +91,9 @@ class Tag(TextMatchingAttack):
         >>> from fedleak.attacks.reconstruction import Tag
         >>> from fedleak.attacks.reconstruction.toy import toy
         >>> view, truth = toy("short-texts")
-        >>> estimate = Tag(max_iter=300)(view, generator=torch.Generator().manual_seed(0))
-        >>> round(float(estimate.score(view, truth).metrics["rouge1"].mean()), 2)
-        0.5
+        >>> estimate = Tag(max_iter=80)(view, generator=torch.Generator().manual_seed(0))
+        >>> float(estimate.score(view, truth).metrics["rouge1"].mean()) > 0.5
+        True
     """
 
     name = "tag"

@@ -194,7 +194,7 @@ class TokenImprint(ModelManipulation):
         law = NormalDist(float(seen.mean()), max(float(seen.std()), 1e-9))
         edges = [_LOWEST]
         edges += [law.inv_cdf(number / count) for number in range(1, count)]
-        changes = {}
+        changes = dict[str, Tensor]()
         for number, block in enumerate(layers.blocks):
             start = number * (hidden - 1)
             after = torch.zeros_like(model[f"{block}mlp.c_proj.weight"])
