@@ -44,6 +44,8 @@ _BYTES_OF_PAIR = 48
 _KNOWS = f"{KNOWS}. Exact only if the pool has all training records"
 _SLOW_WORK = 1e12
 """Operations for one gradient of each candidate that take half a minute or more."""
+_SLOWER_IN_FLOAT64 = 2.5
+"""Time of a gradient in float64 over that in float32."""
 _SIMULATED = 4
 """Simulated clients that estimate by how much clients clip."""
 
@@ -236,10 +238,10 @@ class JointFitAttack(PoolAttack):
         updates, names = flat_updates(view, pool.learner)
         noise = max(view.noise_scale(name) for name in names)
         is_adam = local.optimizer == "adam"
-        # Effects of one step without noise are exact, so that rounding would be the largest error. Gradients that take
-        # long are left at float32, which takes less than half of the time; their products are not.
+        # Effects of one step without noise are exact, so that rounding would be the largest error. Gradients that would
+        # take too long are left at float32, which takes less than half of the time; their products are not.
         is_exact = bool((steps == 1).all()) and not noise and not is_adam
-        is_slow = _work(pool) > _SLOW_WORK
+        is_slow = _SLOWER_IN_FLOAT64 * _work(pool) > self.most_work
         dtype = torch.float64 if is_exact and not is_slow else updates.dtype
         precision = torch.float32
         if is_exact or self.precision == "float64" or dtype == torch.float64:
