@@ -134,7 +134,8 @@ class _Layer:
         coefficients = (self.rows.double() @ inverse).square().sum(0)
         numbers = self.rows.numel()
         variance = (max(self.left(), 1.0) * self.noise) ** 2 * len(self.rows) / numbers
-        return coefficients / (variance * len(self.rows) * inverse.square().sum(0)).clamp(min=1e-300)
+        squared: Tensor = coefficients / (variance * len(self.rows) * inverse.square().sum(0)).clamp(min=1e-300)
+        return squared
 
 
 def pursued_prefixes(
