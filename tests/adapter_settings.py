@@ -106,7 +106,8 @@ def save_base(setting: Setting, folder: Path) -> None:
         torch.manual_seed(5)
         network = LlamaForCausalLM(LlamaConfig(**sizes | dict(setting.network)))
         if setting.copies is not None:
-            table = network.get_input_embeddings().weight.data
+            embeddings: Any = network.get_input_embeddings()
+            table: Tensor = embeddings.weight.data
             noise = torch.randn(VOCABULARY - COPIED, table.shape[1]) * table.std()
             table[COPIED:] = table[: VOCABULARY - COPIED] + setting.copies * noise
         network.save_pretrained(folder)
@@ -157,7 +158,7 @@ def train(setting: Setting, model: PeftModel, texts: Tensor) -> None:
     model.train()
     for _ in range(setting.steps):
         optimizer.zero_grad()
-        for part in texts.split(setting.micro):
+        for part in torch.split(texts, setting.micro):
             labels = part.clone()
             labels[:, : setting.prompt] = -100
             is_mixed = setting.autocast is not None

@@ -395,7 +395,7 @@ def _check_descent(view: RoundView, algorithm: PretrainedAlgorithm) -> None:
         raise ViewError(f"expected a network that predicts the next words, got one for {algorithm.task}")
     if algorithm.random:
         raise ViewError("expected clients without dropout, which changes the inputs; `adapter-words` ranks their words")
-    others = []
+    others: list[str] = []
     if local.optimizer != "sgd":
         others.append(local.optimizer)
     if local.momentum and bool((algorithm.steps(view.example_counts) > 1).any()):

@@ -152,14 +152,15 @@ class HeadFeaturesEstimate(Estimate):
 
 def _relative(guesses: Tensor, originals: Tensor) -> Tensor:
     """``(N,)`` distance of each guess from its original, in lengths of the original."""
-    return (guesses - originals).norm(dim=1) / originals.norm(dim=1).clamp(min=1e-300)
+    distances: Tensor = (guesses - originals).norm(dim=1) / originals.norm(dim=1).clamp(min=1e-300)
+    return distances
 
 
 def _unlike(guesses: Tensor, originals: Tensor) -> Tensor:
     """Number of guesses ``(M, F)`` that are near to none of the originals ``(N, F)``."""
     if not len(guesses):
         return torch.tensor(0.0, dtype=torch.float64)
-    distances = torch.cdist(guesses, originals) / originals.norm(dim=1).clamp(min=1e-300)
+    distances: Tensor = torch.cdist(guesses, originals) / originals.norm(dim=1).clamp(min=1e-300)
     return (distances.amin(1) >= _EXACT).sum().double()
 
 

@@ -56,7 +56,8 @@ def sparse_vector(
             bounds=(None, None),
             method="highs",
         )
-        if program.status != 0:  # no vector of the span is without negative numbers, or costs fall for ever
+        # No vector of the span is without negative numbers, or costs fall for ever.
+        if program.status != 0 or program.x is None:
             return None
         solution = program.x
         numbers = np.maximum(matrix @ program.x, 0)
@@ -77,11 +78,11 @@ def _random_costs(rank: int, away: Tensor | None, generator: torch.Generator) ->
     if away is None or not len(away):
         return costs
     # What is orthogonal to the known vectors is 0 at each of them, and below 0 at some other.
-    basis = torch.linalg.qr(away.T)[0]
+    basis: Tensor = torch.linalg.qr(away.T)[0]
     return costs - basis @ (basis.T @ costs)
 
 
 def _exact(vectors: Tensor, zeros: Tensor, near: Tensor) -> Tensor:
     """The coordinates that are zero exactly at ``zeros (M,)``: the direction of the smallest singular value there."""
-    direction = torch.linalg.svd(vectors[zeros], full_matrices=True)[2][-1]
+    direction: Tensor = torch.linalg.svd(vectors[zeros], full_matrices=True)[2][-1]
     return direction * torch.sign(direction @ near)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -114,11 +114,10 @@ class Tag(TextMatchingAttack):
         vectors = start.vectors.requires_grad_()
         labels = start.labels.requires_grad_()
         # Logits of labels have numbers of about 1, whatever the words' vectors have.
-        optimizer = torch.optim.Adam(
-            [{"params": [vectors], "lr": self.step_size(target)}, {"params": [labels]}], lr=0.1
-        )
+        rates: list[dict[str, Any]] = [{"params": [vectors], "lr": self.step_size(target)}, {"params": [labels]}]
+        optimizer = torch.optim.Adam(rates, lr=0.1)
         for _ in range(self.max_iter):
             optimizer.zero_grad()
-            target.loss(distance, vectors, labels, differentiable=True).backward()
+            target.loss(distance, vectors, labels, differentiable=True).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         return dataclasses.replace(start, vectors=vectors.detach(), labels=labels.detach())

@@ -124,5 +124,5 @@ class ProjRes(PoolAttack):
             basis = directions[singular_values > error]
             return (states.double() @ basis.T @ basis).to(states)
         q, r = torch.linalg.qr(rows.float().T, mode="reduced")
-        coefficients = torch.linalg.solve_triangular(r, q.T @ states.float().T, upper=True)
+        coefficients: Tensor = torch.linalg.solve_triangular(r, q.T @ states.float().T, upper=True)
         return (rows.float().T @ coefficients).T

@@ -110,7 +110,7 @@ def check_adapters(
     )
     magnitudes = [name for name in recorded if MAGNITUDE in name]
     if options.variant == "dora":
-        magnitudes_fit = magnitudes
+        magnitudes_fit = bool(magnitudes)
         kind = "magnitudes (lora_magnitude_vector) next to the adapters, as of DoRA"
         found_kind = "none"
         option = "lora, if clients train without them; else record them too"

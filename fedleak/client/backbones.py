@@ -123,7 +123,7 @@ class Backbone(nn.Module):
         keys = [_key(record) for record in flat]
         with self._lock:
             missing = list({key: number for number, key in enumerate(keys) if key not in self._kept}.values())
-            parts = torch.tensor(missing, dtype=torch.int64).split(_AT_ONCE) if missing else ()
+            parts = torch.split(torch.tensor(missing, dtype=torch.int64), _AT_ONCE) if missing else ()
             for part in parts:
                 for number, feature in zip(part.tolist(), self(flat[part].cpu()), strict=True):
                     self._kept[keys[number]] = feature.clone()
@@ -167,7 +167,7 @@ class _MeanState(nn.Module):
 
     def forward(self, records: Tensor) -> Tensor:
         if not self.reads_texts:
-            states = self.network(pixel_values=2 * records - 1).last_hidden_state
+            states: Tensor = self.network(pixel_values=2 * records - 1).last_hidden_state
             if states.dim() == _IMAGE:
                 return states.mean((2, 3))
             return states.mean(1)

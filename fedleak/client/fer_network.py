@@ -68,7 +68,8 @@ class Module(nn.Module):
         height, width = (_padding(side) for side in hidden.shape[2:])
         padded = functional.pad(hidden, (*width, *height), value=-torch.inf)
         largest: Tensor = functional.max_pool2d(padded, 3, stride=2)
-        return largest + self.shortcut(images)
+        added: Tensor = self.shortcut(images)
+        return largest + added
 
 
 def _padding(side: int) -> tuple[int, int]:

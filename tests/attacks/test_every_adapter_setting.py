@@ -14,12 +14,15 @@ import torch
 from torch import Tensor
 
 from fedleak.attacks.reconstruction.adapter_sentences import AdapterSentences
+from fedleak.attacks.reconstruction.span_estimate import SpanEstimate
 from fedleak.attacks.words.adapter_words import AdapterWords
+from fedleak.attacks.words.estimates import WordSetEstimate
 from fedleak.attacks.words.touched_rows import TouchedRows
 from fedleak.core.errors import InputError, ViewError
 from fedleak.core.seeding import generator_for
 from fedleak.core.view import RoundView
 from tests.adapter_settings import COPIED, LENGTH, TEXTS, Setting, different_words, opened, record, texts_of
+from tests.attacks.runs import run
 
 SGD = torch.optim.SGD
 ADAMW = torch.optim.AdamW
@@ -245,7 +248,7 @@ def _words(name: str, case: Case, view: RoundView, words: set[int]) -> None:
         with pytest.raises(ViewError, match="several tokens"):
             AdapterWords()(view, generator=generator_for(0, name))
         return
-    estimate = AdapterWords()(view, generator=generator_for(0, name))
+    estimate = run(AdapterWords(), view, WordSetEstimate)
     present = set(estimate.decisions[0].nonzero().flatten().tolist())
     is_certain = bool(estimate.expected[0] == 1)
     assert is_certain == (case.words == "certain")
@@ -262,7 +265,7 @@ def _sentences(name: str, case: Case, view: RoundView, texts: Tensor) -> None:
         with pytest.raises(ViewError, match=r"try `adapter-words`|`adapter-words` ranks|above the first attention"):
             AdapterSentences()(view, generator=generator_for(0, name))
         return
-    estimate = AdapterSentences()(view, generator=generator_for(0, name))
+    estimate = run(AdapterSentences(), view, SpanEstimate)
     records = estimate.records[0]
     found = {tuple(word for word in record if word) for record in records.tolist()}
     truth = {tuple(text) for text in texts.tolist()}
@@ -307,7 +310,7 @@ def test_rows_of_a_table_that_is_trained_whole_are_those_of_the_words_after_seve
     setting = Setting(**saved("embed_tokens"), network=network, steps=5)
     record(setting, tmp_path, 1)
     _, view = opened(setting, tmp_path)
-    estimate = TouchedRows()(view, generator=generator_for(0, "touched rows"))
+    estimate = run(TouchedRows(), view, WordSetEstimate)
     present = set(estimate.decisions[0].nonzero().flatten().tolist())
     assert present == set(texts_of(setting, 0)[:, :-1].flatten().tolist())
     assert float(estimate.expected[0]) == 1
@@ -330,6 +333,6 @@ def test_the_way_out_of_a_refusal_leads_to_the_words(setting: Setting, said: dic
     with pytest.raises(InputError, match=r"--learner\.adapter"):
         opened(setting, tmp_path)
     _, view = opened(dataclasses.replace(setting, said=said), tmp_path)
-    estimate = AdapterWords()(view, generator=generator_for(0, "words"))
+    estimate = run(AdapterWords(), view, WordSetEstimate)
     present = set(estimate.decisions[0].nonzero().flatten().tolist())
     assert present == set(texts_of(setting, 0)[:, :-1].flatten().tolist())

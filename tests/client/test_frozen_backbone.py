@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from fedleak.client.backbones import backbone
+from fedleak.client.backbones import Backbone, backbone
 from fedleak.client.cohort import Cohort
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.frozen_backbone import FEATURES, FrozenBackboneAlgorithm
@@ -63,7 +63,12 @@ def test_features_are_computed_once_for_each_record(monkeypatch: pytest.MonkeyPa
     assert network.width == 64
     computed = []
     forward = type(network).forward
-    monkeypatch.setattr(type(network), "forward", lambda self, part: computed.append(len(part)) or forward(self, part))
+
+    def noted(self: Backbone, part: torch.Tensor) -> torch.Tensor:
+        computed.append(len(part))
+        return forward(self, part)
+
+    monkeypatch.setattr(type(network), "forward", noted)
     records = images(3)
     first = network.features(torch.cat([records, records]))
     second = network.features((255 * records).round().to(torch.uint8).float().div(255))

@@ -121,7 +121,8 @@ def test_padding_of_another_number_is_read_by_the_network_as_its_own() -> None:
     torch.testing.assert_close(other.loss(model, {TOKENS: padded}, everyone), expected)
     # The vector of word 7 is that of the network's 0.
     assert torch.equal(
-        other.first_inputs(6).vectors[6], own.adapted_inputs(model, torch.zeros(1, 1).long())[0].vectors[0, 0]
+        other.first_inputs(6).vectors[torch.tensor(6)],
+        own.adapted_inputs(model, torch.zeros(1, 1).long())[0].vectors[0, 0],
     )
     assert from_plain(type(own), {**other.arguments()}, where="", way_out="").padding == 7
     assert "padding" not in own.arguments()

@@ -23,9 +23,9 @@ def normed_sums(words: int = WORDS, places: int = PLACES, numbers: int = NUMBERS
     nn.init.normal_(norm.weight, generator=generator)
     nn.init.normal_(norm.bias, generator=generator)
     gain, bias = norm.weight.detach(), norm.bias.detach()
-    centred = [vectors - vectors.mean(1, keepdim=True) for vectors in (of_words, of_places)]
+    centred_words, centred_places = (vectors - vectors.mean(1, keepdim=True) for vectors in (of_words, of_places))
     stored = norm((of_words[:, None] + of_places).flatten(0, 1)).detach()
-    return NormedSums(*centred, gain, bias, epsilon=norm.eps), stored
+    return NormedSums(centred_words, centred_places, gain, bias, epsilon=norm.eps), stored
 
 
 def kinds() -> list[tuple[str, WordVectors, Tensor]]:
@@ -45,7 +45,7 @@ def test_lengths_and_products_are_those_of_the_stored_vectors(
     kind: str, vectors: WordVectors, stored: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "AT_ONCE", 7 * NUMBERS)  # so that there are many parts
-    exactness = {"rtol": 1e-5, "atol": 1e-5} if kind == "single" else {"rtol": 1e-9, "atol": 1e-9}
+    exactness: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-5} if kind == "single" else {"rtol": 1e-9, "atol": 1e-9}
     stored = stored.double()
     assert len(vectors) == WORDS * PLACES
     assert vectors.shape == (WORDS * PLACES, NUMBERS)
@@ -59,7 +59,7 @@ def test_lengths_and_products_are_those_of_the_stored_vectors(
     assert word_vectors(vectors) is vectors
 
 
-class LargestTensor(TorchDispatchMode):
+class LargestTensor(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes the bytes of the largest tensor that an operation returns."""
 
     largest = 0
@@ -80,7 +80,7 @@ def test_no_tensor_is_as_large_as_all_vectors() -> None:
     of_words = torch.randn(words, numbers, generator=generator, dtype=torch.float64)
     of_places = torch.randn(places, numbers, generator=generator, dtype=torch.float64)
     vectors = NormedSums(of_words, of_places, ones, zeros, epsilon=0.0)
-    with LargestTensor() as tensors:
+    with LargestTensor() as tensors:  # type: ignore[no-untyped-call]
         vectors.squares_along([of_places[:17], of_places[:1]])
         assert len(vectors[torch.arange(100)]) == 100
         assert len(vectors.squared_lengths) == words * places

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fedleak.attacks.reconstruction.estimates import ReconstructionEstimate
 from fedleak.attacks.reconstruction.gradient_matching import InvertingGradients
 from fedleak.attacks.reconstruction.head_features import (
     HeadClassMeans,
@@ -22,6 +23,7 @@ from fedleak.client.frozen_backbone import FrozenBackboneAlgorithm
 from fedleak.core.attack import Attack
 from fedleak.core.errors import ViewError
 from fedleak.core.view import RoundView
+from tests.attacks.runs import run
 
 VIEW, TRUTH = toy("head")
 
@@ -116,7 +118,7 @@ def test_images_are_nearer_in_features_than_the_means_of_their_classes() -> None
     originals = algorithm.features_of(TRUTH["records"])
     gaps = []
     for attack in (HeadImages(max_iter=60), HeadClassMeans()):
-        estimate = attack(VIEW, generator=torch.Generator().manual_seed(0))
+        estimate = run(attack, VIEW, ReconstructionEstimate)
         found = algorithm.features_of(estimate.records)
         gaps.append(float(torch.cdist(found, originals).amin(1).mean()))
     assert gaps[0] < 0.5 * gaps[1]

@@ -13,7 +13,7 @@ from tests.attacks.runs import of_noise, of_others, run
 from tests.published_text_toys import generator, metric, short_texts
 
 pytestmark = pytest.mark.integration
-QUICK = {"starts": 5, "orders": 5}
+QUICK: dict[str, Any] = {"starts": 5, "orders": 5}
 
 
 def test_a_short_text_is_found() -> None:

@@ -66,7 +66,7 @@ def test_clients_train_as_a_loop_of_torch(engine: Any, optimizer: dict[str, Any]
         steps = kind(values.values(), lr=local.learning_rate, **options)
         for _ in range(2):
             steps.zero_grad()
-            own.loss(values, {TOKENS: tokens[client]}, mask[client]).backward()
+            own.loss(values, {TOKENS: tokens[client]}, mask[client]).backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(list(values.values()), CLIP)
             steps.step()
         for name, value in values.items():

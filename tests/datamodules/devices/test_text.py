@@ -36,7 +36,9 @@ def blog(root: Path, **arguments: Any) -> Blog:
 def sentences(data: OwnedTextDataModule) -> list[tuple[int, int, str]]:
     """User, day and words of every example, as they can be read back."""
     examples = data.examples
-    words = ("", "?", *data.vocabulary.words)
+    vocabulary = data.vocabulary
+    assert isinstance(vocabulary, Vocabulary)
+    words = ("", "?", *vocabulary.words)
     return [
         (owner, day, " ".join(words[number] for number in row if number))
         for owner, day, row in zip(
@@ -416,8 +418,9 @@ def test_impossible_options_are_refused(make: Callable[[], object], expected: st
 @pytest.mark.skipif(not (REAL / "blog").is_dir(), reason="the real data are not here")
 def test_the_real_sets_have_their_sizes() -> None:
     data = Blog(root=str(REAL), users=UserFilter(fewest=200))
-    examples = data.examples
-    assert (examples.num_users, len(data.vocabulary)) == (58, 5000)
+    examples, vocabulary = data.examples, data.vocabulary
+    assert isinstance(vocabulary, Vocabulary)
+    assert (examples.num_users, len(vocabulary)) == (58, 5000)
     assert examples.groups.max() < 12_000
     assert 0 < examples.dropped.undated < 0.05 * len(examples)
     tweets = Sentiment140(
