@@ -60,7 +60,8 @@ class AdapterSentences(ReconstructionAttack):
     are as many as the client reports. No other word can take the place of one in the sums of the first layer
     (`only_words.norm_after_swap`), and no two of their words have nearly the same vector. No other last word explains
     the update nearly as well. A client that sends the update of another one has its sentences certified: they are those
-    in the update.
+    in the update. Of a client that reports each sentence twice, the update is that of each once, so that each is
+    certified as often as is reported.
 
     Sentences are predicted to be exact if a complete row space has no direction near the noise, and not to be if none
     has. Nothing is predicted where the row spaces promise sentences and a check refutes them: the simulated step is not
@@ -210,6 +211,7 @@ class AdapterSentences(ReconstructionAttack):
             return torch.zeros(0, 1, dtype=torch.int64), False
         # Prefixes that none continues are sentences but for their last words, which are never read.
         texts = prefixes.words[prefixes.complete()]
+        texts = texts[~_explained_by_others(texts)]
         if len(texts) > client.sentences:
             texts = texts[~_repetitive(texts)][-client.sentences :]  # the longest: wrong ones end soon
         if not len(texts):
@@ -427,6 +429,13 @@ def _is_unclipped(view: RoundView, victim: int, algorithm: PretrainedAlgorithm, 
 def _repetitive(texts: Tensor) -> Tensor:
     """``(P,)`` whether texts ``(P, L)`` repeat one word: attention without places reads that like the word alone."""
     return ((texts == texts[:, :1]) | (texts == 0)).all(1) & ((texts > 0).sum(1) > 1)
+
+
+def _explained_by_others(texts: Tensor) -> Tensor:
+    """``(P,)`` whether texts ``(P, L)`` repeat the first word of another, whose first place is read alike."""
+    is_repetitive = _repetitive(texts)
+    first_words = texts[~is_repetitive][:, 0]
+    return is_repetitive & torch.isin(texts[:, 0], first_words)
 
 
 def _model_between(view: RoundView, victim: int, steps: int) -> dict[str, Tensor]:
