@@ -230,10 +230,10 @@ TEXTS_AND_COUNTS = {
     "nearly copies, 0.01": Case(setting=Setting(copies=1e-2, texts=copied_words)),
     "nearly copies, 0.0001": Case(setting=Setting(copies=1e-4, texts=copied_words), words="hidden", sentences="open"),
     # A word that is repeated reads like the word alone, so that texts of one word stand beside the sentence.
-    "equal sentences": Case(setting=Setting(texts=equal_sentences), sentences="open"),
+    "equal sentences": Case(setting=Setting(texts=equal_sentences)),
     "sentences that differ in the last word": Case(setting=Setting(texts=different_last_words), sentences="open"),
     "words with the number of padding": Case(setting=Setting(texts=with_token_zero), words="ranked", sentences="open"),
-    "twice as many sentences reported": Case(setting=Setting(reported=6), sentences="open"),
+    "twice as many sentences reported": Case(setting=Setting(reported=6)),
     "one sentence reported": Case(setting=Setting(reported=1), sentences="open"),
     "a sum of clients": Case(setting=Setting(is_summed=True), sentences="none"),
 }
