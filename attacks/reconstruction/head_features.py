@@ -119,7 +119,12 @@ class HeadFeaturesEstimate(Estimate):
             raise EstimateError("features: expected finite numbers")
 
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
-        """Shares of each client's records; their features are computed with the view's frozen network."""
+        """Shares of each client's records; their features are computed with the view's frozen network.
+
+        Without the records, only the share of certain ones.
+        """
+        if not {"records", "record_labels"} <= truth.keys():
+            return Scores({"certified-features": self.certified.sum(1) / view.example_counts.double()})
         algorithm = view.require(FrozenBackboneAlgorithm)
         is_record = (truth["record_hash"] != 0).any(2)
         originals = [algorithm.features_of(truth["records"][v, mask]).double() for v, mask in enumerate(is_record)]

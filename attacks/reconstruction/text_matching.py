@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fedleak.client.algorithm import ExampleAlgorithm
 from fedleak.client.decoder import BODY
@@ -106,7 +107,9 @@ class MatchedNetwork:
         parameters = dict(self.model)
         for name in self.matched:
             parameters[name] = self.model[name].requires_grad_()
-        logits = self.logits(parameters, vectors)
+        # Attention as plain products: the gradient of a fused kernel has no gradient of its own.
+        with sdpa_kernel(SDPBackend.MATH):
+            logits = self.logits(parameters, vectors)
         targets = labels.softmax(-1)
         loss = -(targets * logits.log_softmax(-1)).sum(-1).mean()
         chosen = [parameters[name] for name in self.matched]
