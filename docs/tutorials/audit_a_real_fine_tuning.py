@@ -51,7 +51,7 @@ classes = {name: torch.tensor([urgent for _, urgent in own]) for name, own in no
 def train(before: dict[str, torch.Tensor], clinic: str) -> dict[str, torch.Tensor]:
     """The adapters and the class head after one step on the notes of a clinic."""
     set_peft_model_state_dict(model, before)
-    optimizer = torch.optim.SGD([value for value in model.parameters() if value.requires_grad], lr=0.1)
+    optimizer = torch.optim.SGD([value for value in model.parameters() if value.requires_grad], lr=0.5)
     numbers = encoded[clinic]
     model(input_ids=numbers, attention_mask=(numbers > 0).long(), labels=classes[clinic]).loss.backward()
     optimizer.step()
@@ -85,23 +85,25 @@ with Recorder(deltas, parameters=state, data="notes") as recorder:
 # --learner.adapter.rank 8 --learner.adapter.targets "[query, value]"``.
 
 from fedleak import audit, show  # noqa: E402
+from fedleak.attacks.words.adapter_span import AdapterSpan  # noqa: E402
+from fedleak.attacks.words.adapter_words import AdapterWords  # noqa: E402
 from fedleak.commands.shared.open_recording import open_recording  # noqa: E402
 
 adapter = {"rank": 8, "targets": ["query", "value"]}
 arguments = {"path": str(base), "task": "sequence-classification", "classes": 2, "adapter": adapter}
 recording = open_recording(deltas, "Pretrained", arguments)
-found = audit(recording, ["adapter-words", "adapter-span"], progress=False)
+attack = AdapterWords(places=16)  # as many as the notes have at most; 64 by default
+found = audit(recording, [attack, AdapterSpan(places=16)], rounds=[1], progress=False)
 print(found.results.query("metric == 'f1'")[["attack", "mean", "low", "high", "n"]].to_string(index=False))
 
 # %%
 # The same in words: what the attack decides of the second message of one clinic. Clients have pseudonyms in a
 # recording; here, the one whose truth is that of ``clinic-4`` is looked up.
 
-from fedleak.attacks.words.adapter_words import AdapterWords  # noqa: E402
 from fedleak.recordings.recorded_learner import recorded_learner  # noqa: E402
 
 view = list(recording.views(learner=recorded_learner(recording)))[1]
-estimate = AdapterWords()(view, generator=torch.Generator())
+estimate = attack(view, generator=torch.Generator())
 known = [set(own[own > 0].tolist()) for own in recording.truth(view)["words"]]
 clinic = known.index(set(words["clinic-4"]))
 print("".join(tokens.token(number) + " " for number in estimate.decisions[clinic].nonzero().flatten().tolist()))
