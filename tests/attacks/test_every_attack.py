@@ -80,6 +80,7 @@ TOO_SLOW = {
     "reconstruction/tag-touched-rows": "tests/attacks/reconstruction/test_tag.py",
     "reconstruction/lamp": "tests/attacks/reconstruction/test_lamp.py",
     "reconstruction/lamp-tag": "tests/attacks/reconstruction/test_lamp.py",
+    "reconstruction/lamp-touched-rows": "tests/attacks/reconstruction/test_lamp.py",
 }
 """Published attacks that search for minutes on each toy that they fit, and the tests of their success and controls."""
 
