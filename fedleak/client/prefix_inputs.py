@@ -78,8 +78,8 @@ class PrefixInputs:
         return [inputs[layer][0][:, -1] for layer in self._layers]
 
     @staticmethod
-    def _are_same(kept: list[Tensor] | None, fresh: list[Tensor]) -> bool:
-        if kept is None:
+    def _are_same(cached: list[Tensor] | None, fresh: list[Tensor]) -> bool:
+        if cached is None:
             return False
-        pairs = zip(kept, fresh, strict=True)
+        pairs = zip(cached, fresh, strict=True)
         return all(bool((left - right).norm() <= _SAME * right.norm()) for left, right in pairs)
