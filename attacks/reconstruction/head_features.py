@@ -29,6 +29,9 @@ from fedleak.core.view import RoundView, View
 
 _EXACT = 1e-3
 """Relative error below which features are exact: those of two records differ by more than a tenth."""
+_CERTAIN = _EXACT / 200
+"""Share of the rows' error in features, see `Separated.distances`, up to which they are certain. What was subtracted
+before has errors too: over 16 records, an error of the update became up to 190 times larger than that share."""
 _MIDDLE = 0.5
 _SPREAD = 0.25
 """The solver works with standardised images, as in gradient matching: ``image = 0.5 + 0.25 z``."""
@@ -199,8 +202,10 @@ class HeadFeatures(Attack):
     3. behind a hidden layer with ReLU, columns of errors that are zero at many neurons and have the signs of a class at
        the others; all of them together give all features.
 
-    Features are certain if the errors of a class, made again with them, lie in the span of the columns and have the
-    scale of one record; they are then subtracted, which leaves fewer.
+    Features are found if the errors of a class, made again with them, lie in the span of the columns and have the
+    scale of one record; they are then subtracted, which leaves fewer. They are certain if the error of the update,
+    which shows in the singular values beyond those of the records, is far too small to change them by a thousandth: the
+    rounding of float32 is, that of bfloat16 or noise that nobody declared is not.
 
     Exact for one step of SGD. It refuses several steps, momentum or Adam, clipping, noise and sums of clients.
 
@@ -241,7 +246,7 @@ class HeadFeatures(Attack):
 def _estimate(view: RoundView, separated: Sequence[Separated]) -> HeadFeaturesEstimate:
     width = view.require(FrozenBackboneAlgorithm).frozen.width
     features = [client.inputs.reshape(-1, width) for client in separated]
-    certain = [torch.ones(len(client.classes), dtype=torch.bool) for client in separated]
+    certain = [client.distances <= _CERTAIN for client in separated]
     return HeadFeaturesEstimate(
         features=pad_sequence(features, batch_first=True),
         labels=pad_sequence([client.classes for client in separated], batch_first=True, padding_value=-1),

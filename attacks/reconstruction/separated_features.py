@@ -39,12 +39,15 @@ class Separated:
         classes: ``(M,)`` their classes.
         errors: ``(M, N)`` gradients of each example's own loss by the outputs of the layer.
         complete: whether these are all examples in the update.
+        distances: ``(M,)`` what the error of the rows adds to each input, over its length: the rows are combined into
+            it, and their error with them, whose size shows in the singular values beyond those of the examples.
     """
 
     inputs: Tensor
     classes: Tensor
     errors: Tensor
     complete: bool
+    distances: Tensor
 
 
 def separate(
@@ -89,6 +92,8 @@ def separate(
         return _none(rows)
     # Rounding turns the direction of the smallest singular value most, and so does what is beyond the rank.
     beyond = float(values[rank] / values[rank - 1]) if rank < len(values) else 0.0
+    # Without a value beyond the examples', an error of the rows would not show: it may have any size.
+    error = float(values[rank]) if rank < len(values) else math.inf
     rounding = 30 * precision * float(values[0] / values[rank - 1])
     slack = min(max(1e-6, rounding, 30 * beyond), _MOST_MISFIT)
     state = Remaining(
@@ -98,6 +103,7 @@ def separate(
         examples=examples,
         errors_of=errors,
         slack=slack,
+        error=max(error, precision * float(values[0])),
     )
     # Ratios are cheap, so columns are tried only where no ratio gives an example.
     while state.left:
@@ -119,6 +125,7 @@ def separate(
         classes=torch.tensor(state.classes),
         errors=torch.stack(state.errors),
         complete=not state.left,
+        distances=torch.tensor(state.distances, dtype=torch.float64),
     )
 
 
@@ -129,7 +136,15 @@ class Remaining:
     """
 
     def __init__(
-        self, *, columns: Tensor, core: Tensor, basis: Tensor, examples: int, errors_of: Errors, slack: float
+        self,
+        *,
+        columns: Tensor,
+        core: Tensor,
+        basis: Tensor,
+        examples: int,
+        errors_of: Errors,
+        slack: float,
+        error: float,
     ) -> None:
         self.columns = columns
         self.core = core
@@ -137,10 +152,12 @@ class Remaining:
         self.examples = examples
         self.errors_of = errors_of
         self.slack = slack
+        self.error = error
         self.left = len(core)
         self.inputs: list[Tensor] = []
         self.classes: list[int] = []
         self.errors: list[Tensor] = []
+        self.distances: list[float] = []
 
     @property
     def rows(self) -> Tensor:
@@ -187,8 +204,10 @@ class Remaining:
         misfit = (mean_errors - share @ self.columns.T).norm(dim=1) / size
         label = int(misfit.argmin())
         change = share[label]
+        # Coefficients with which the rows that remain are combined into the record.
+        combination = within @ back.T / values
         # The scale of Wedderburn's subtraction; one for an example of this class in this batch.
-        scale = float((within @ back.T / values) @ (turned.T @ change))
+        scale = float(combination @ (turned.T @ change))
         if float(misfit[label]) > self.slack or abs(scale - 1) > self.slack:
             return
         self.core = self.core - change[:, None] * within / scale
@@ -196,6 +215,7 @@ class Remaining:
         self.inputs.append(point)
         self.classes.append(label)
         self.errors.append(errors[label])
+        self.distances.append(self.error * float(combination.norm() / record.norm()))
 
 
 def _ratios(rows: Tensor, slack: float) -> Tensor:
@@ -258,4 +278,10 @@ def _sparse_columns(unit_rows: Tensor, slack: float, generator: torch.Generator)
 
 
 def _none(rows: Tensor) -> Separated:
-    return Separated(rows[:0, :-1], torch.zeros(0, dtype=torch.int64), rows.new_zeros(0, len(rows)), complete=False)
+    return Separated(
+        inputs=rows[:0, :-1],
+        classes=torch.zeros(0, dtype=torch.int64),
+        errors=rows.new_zeros(0, len(rows)),
+        complete=False,
+        distances=rows.new_zeros(0),
+    )

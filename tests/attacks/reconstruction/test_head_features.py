@@ -136,3 +136,29 @@ def test_several_steps_are_refused() -> None:
     view = dataclasses.replace(VIEW, algorithm=dataclasses.replace(VIEW.algorithm, local=local))
     with pytest.raises(ViewError, match="one step"):
         HeadFeatures()(view, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("undeclared", ["bfloat16", "float16", "noise 1e-4", "noise 1e-5"])
+def test_what_nobody_declared_makes_nothing_false_certain(undeclared: str, sparse: bool) -> None:
+    view, features = head_view(64, 5, sparse=sparse)
+    generator = torch.Generator().manual_seed(0)
+    deltas = {}
+    for name, change in view.deltas.items():
+        if undeclared.startswith("noise"):
+            size = float(undeclared.partition(" ")[2]) * change.std()
+            deltas[name] = change + size * torch.randn(change.shape, generator=generator)
+        else:
+            deltas[name] = change.to(getattr(torch, undeclared)).to(change.dtype)
+    estimate = run(HeadFeatures(), dataclasses.replace(view, deltas=deltas), HeadFeaturesEstimate)
+    assert bool((estimate.count > 0).all())
+    for guesses, certified, originals in zip(estimate.features, estimate.certified, features.double(), strict=True):
+        distances = torch.cdist(guesses, originals) / originals.norm(dim=1)
+        assert not bool((certified & (distances.amin(1) > 1e-3)).any())
+    if undeclared != "noise 1e-5":
+        assert not bool(estimate.certified.any())
+
+
+def test_exact_changes_make_all_features_certain() -> None:
+    view, _ = head_view(64, 5)
+    assert bool(run(HeadFeatures(), view, HeadFeaturesEstimate).certified.all())
