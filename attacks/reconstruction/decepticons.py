@@ -1,6 +1,5 @@
 """Decepticons: texts from the gradients of a transformer that the server made to sort tokens into bins."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -8,8 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from fedleak.attacks.applicability import without_texts
-from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
+from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, TextsEstimate, reconstruction
 from fedleak.attacks.reconstruction.last_words import last_words
 from fedleak.client.pretrained import PretrainedAlgorithm
 from fedleak.core.attack import Variants
@@ -17,24 +15,13 @@ from fedleak.core.errors import InputError, ViewError
 from fedleak.core.progress import with_progress
 from fedleak.core.ranges import OpenUnitInterval, PositiveInt
 from fedleak.core.threat_model import ThreatModel
-from fedleak.core.view import RoundView, View
+from fedleak.core.view import RoundView
 from fedleak.server.token_imprint import Gpt2Layers, marks_of
 
 _ROUNDINGS = 8.0
 """Least change of a bin, in roundings of the biases that are subtracted."""
 _ROWS_AT_ONCE = 64
 """Rows that are compared with all words together."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextsEstimate(ReconstructionEstimate):
-    """Texts of each client."""
-
-    inferred = "which texts it was trained on, word by word"
-
-    @classmethod
-    def inapplicable(cls, view: View, truth: Collection[str]) -> str | None:
-        return without_texts(view, truth)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from fedleak.attacks.applicability import without_records
+from fedleak.attacks.applicability import without_records, without_texts
 from fedleak.attacks.reconstruction.description_length import description_bits
 from fedleak.attacks.reconstruction.likeness import identified, likeness, nearest, rouge
 from fedleak.attacks.reconstruction.shown_texts import shown_texts
@@ -244,6 +244,17 @@ def _unique(copies: Tensor, is_record: Tensor, exact: Sequence[Tensor]) -> dict[
         unique.append(is_unique.sum().double())
         recovered.append((is_unique & is_exact).sum().double())
     return {"unique": torch.stack(unique), "unique-recovered": torch.stack(recovered)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextsEstimate(ReconstructionEstimate):
+    """Texts of each client."""
+
+    inferred = "which texts it was trained on, word by word"
+
+    @classmethod
+    def inapplicable(cls, view: View, truth: Collection[str]) -> str | None:
+        return without_texts(view, truth)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from fedleak.attacks.re_identification.simulated import FEATURES
-from fedleak.attacks.reconstruction.tag import LABEL_RATE, TextMatchingAttack
 from fedleak.attacks.reconstruction.text_matching import (
+    LABEL_RATE,
     Candidate,
     Distance,
     Target,
+    TextMatchingAttack,
     drawn,
     mean_cosine,
     squared_and_absolute,

@@ -5,61 +5,20 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 
-from fedleak.attacks.reconstruction.decepticons import TextsEstimate
-from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, reconstruction
-from fedleak.attacks.reconstruction.text_matching import Candidate, MatchedNetwork, Target, drawn, squared_and_absolute
+from fedleak.attacks.reconstruction.text_matching import (
+    LABEL_RATE,
+    Candidate,
+    Target,
+    TextMatchingAttack,
+    drawn,
+    squared_and_absolute,
+)
 from fedleak.client.algorithm import ExampleAlgorithm
 from fedleak.core.attack import Variants
-from fedleak.core.progress import with_progress
-from fedleak.core.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
+from fedleak.core.ranges import NonNegativeFloat
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import RoundView
-
-LABEL_RATE = 0.1
-"""Step of Adam for the logits of labels."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextMatchingAttack(ReconstructionAttack):
-    """Base class of gradient matching of texts: each client's texts by `search`.
-
-    Args:
-        rate: step of Adam, relative to the root mean square of a number of the words' vectors, which is 0.05 in BERT.
-        max_iter: steps.
-        longest: largest number of words of a text.
-        touched_rows: only words whose vectors changed may occur; the published attacks do not read the words' vectors.
-    """
-
-    audited_victims = 4
-    slow = True
-    estimates = TextsEstimate
-    cost = "minutes per victim"
-
-    rate: PositiveFloat = 2.0
-    max_iter: PositiveInt = 2500
-    longest: PositiveInt = 32
-    touched_rows: bool = False
-
-    def run(self, view: RoundView, *, generator: torch.Generator) -> TextsEstimate:
-        network = MatchedNetwork.of(view)
-        records = list[Tensor]()
-        for victim in with_progress(range(view.victims)):
-            target = Target.of(view, victim, network, longest=self.longest, touched_rows=self.touched_rows)
-            found = self.search(view, target, generator)
-            records.append(target.words(found))
-        longest = max(texts.shape[1] for texts in records)
-        padded = [torch.nn.functional.pad(texts, (0, longest - texts.shape[1])) for texts in records]
-        return TextsEstimate(**vars(reconstruction(padded)))
-
-    def search(self, view: RoundView, target: Target, generator: torch.Generator) -> Candidate:
-        """Texts of one client."""
-        raise NotImplementedError
-
-    def step_size(self, target: Target) -> float:
-        """Step of Adam in the units of the words' vectors."""
-        return self.rate * float(target.network.words.square().mean().sqrt())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,9 +72,11 @@ class Tag(TextMatchingAttack):
         distance = squared_and_absolute(self.alpha)
         vectors = start.vectors.requires_grad_()
         labels = start.labels.requires_grad_()
-        # Logits of labels have numbers of about 1, whatever the words' vectors have.
-        rates: list[dict[str, Any]] = [{"params": [vectors], "lr": self.step_size(target)}, {"params": [labels]}]
-        optimizer = torch.optim.Adam(rates, lr=0.1)
+        rates: list[dict[str, Any]] = [
+            {"params": [vectors], "lr": self.step_size(target)},
+            {"params": [labels], "lr": LABEL_RATE},
+        ]
+        optimizer = torch.optim.Adam(rates)
         for _ in range(self.max_iter):
             optimizer.zero_grad()
             target.loss(distance, vectors, labels, differentiable=True).backward()  # type: ignore[no-untyped-call]

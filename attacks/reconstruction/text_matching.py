@@ -1,5 +1,6 @@
 """Gradient matching of texts: vectors of words whose gradient is near to the received one."""
 
+import abc
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,11 +10,14 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, TextsEstimate, reconstruction
 from fedleak.client.algorithm import ExampleAlgorithm
 from fedleak.client.decoder import BODY
 from fedleak.client.pretrained import PretrainedAlgorithm
 from fedleak.client.text import EMBEDDING, OUTPUT, PLACE, TextAlgorithm
 from fedleak.core.errors import ViewError
+from fedleak.core.progress import with_progress
+from fedleak.core.ranges import PositiveFloat, PositiveInt
 from fedleak.core.view import RoundView
 
 Distance = Callable[[list[Tensor], list[Tensor]], Tensor]
@@ -21,6 +25,8 @@ Distance = Callable[[list[Tensor], list[Tensor]], Tensor]
 _PLACES = ("wpe.weight", "position_embeddings.weight", f"{BODY}.position.weight")
 """Ends of the names of tables of places, of which a text changes the rows of its own."""
 
+LABEL_RATE = 0.1
+"""Step of Adam for the logits of labels, which are numbers of about 1 whatever the words' vectors have."""
 _ROUNDING = 1e-5
 """Length of a parameter's change, relative to that of the largest, up to which it is rounding."""
 
@@ -245,3 +251,43 @@ def mean_cosine(gradients: list[Tensor], received: list[Tensor]) -> Tensor:
         if float(target.norm()) > least:
             terms.append(1 - functional.cosine_similarity(gradient.flatten(), target.flatten(), dim=0))
     return torch.stack(terms).mean()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextMatchingAttack(ReconstructionAttack):
+    """Base class of gradient matching of texts: each client's texts by `search`.
+
+    Args:
+        rate: step of Adam, relative to the root mean square of a number of the words' vectors, which is 0.05 in BERT.
+        max_iter: steps.
+        longest: largest number of words of a text.
+        touched_rows: only words whose vectors changed may occur; the published attacks do not read the words' vectors.
+    """
+
+    audited_victims = 4
+    slow = True
+    estimates = TextsEstimate
+    cost = "minutes per victim"
+
+    rate: PositiveFloat = 2.0
+    max_iter: PositiveInt = 2500
+    longest: PositiveInt = 32
+    touched_rows: bool = False
+
+    def run(self, view: RoundView, *, generator: torch.Generator) -> TextsEstimate:
+        network = MatchedNetwork.of(view)
+        records = list[Tensor]()
+        for victim in with_progress(range(view.victims)):
+            target = Target.of(view, victim, network, longest=self.longest, touched_rows=self.touched_rows)
+            records.append(target.words(self.search(view, target, generator)))
+        longest = max(texts.shape[1] for texts in records)
+        padded = [functional.pad(texts, (0, longest - texts.shape[1])) for texts in records]
+        return TextsEstimate(**vars(reconstruction(padded)))
+
+    @abc.abstractmethod
+    def search(self, view: RoundView, target: Target, generator: torch.Generator) -> Candidate:
+        """Texts of one client."""
+
+    def step_size(self, target: Target) -> float:
+        """Step of Adam in the units of the words' vectors."""
+        return self.rate * float(target.network.words.square().mean().sqrt())

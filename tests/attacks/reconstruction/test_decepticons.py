@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from fedleak.attacks.reconstruction.decepticons import Decepticons, Readings, TextsEstimate, fill
+from fedleak.attacks.reconstruction.decepticons import Decepticons, Readings, fill
+from fedleak.attacks.reconstruction.estimates import TextsEstimate
 from fedleak.core.errors import ViewError
 from tests.attacks.runs import of_noise, of_others, run
 from tests.published_text_toys import imprinted_texts, metric, short_texts
