@@ -9,7 +9,7 @@ from fedleak.client.packaged_weights import PACKAGED, write_weights
 
 def real_weights(name: str, scratch: pytest.TempPathFactory) -> Path:
     """The folder of a network; skips the test where its package is not installed."""
-    if PACKAGED[name].found() is None:
+    if PACKAGED[name].installed_folder() is None:
         pytest.skip(f"{PACKAGED[name].package} is not installed")
     # The parent of each worker's own folder is that of the whole run.
     folder = scratch.getbasetemp().parent / f"weights-{name}"

