@@ -402,9 +402,9 @@ class HeadImages(ReconstructionAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class HeadClassMeans(ReconstructionAttack):
-    """Baseline of `HeadImages`: of each record whose class the update shows, the mean of the adversary's images of it.
+    """Of each record whose class the update shows, the mean of the adversary's images of that class.
 
-    What images from features reach beyond it is due to the features, not to the class.
+    It reads nothing but the class. What `HeadImages` reaches beyond it is due to the features.
 
     Threat model: as of `HeadImages`.
 
@@ -425,7 +425,6 @@ class HeadClassMeans(ReconstructionAttack):
     """
 
     name = "head-class-means"
-    baseline = True
     cost = HeadFeatures.cost
     threat_model = HeadImages.threat_model
 

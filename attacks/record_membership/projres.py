@@ -62,7 +62,6 @@ class ProjRes(PoolAttack):
 
     name: ClassVar[str] = "projres"
     references: ClassVar[tuple[str, ...]] = ("Deng26",)
-    for_comparison: ClassVar[bool] = True
     threat_model: ClassVar[ThreatModel] = ThreatModel(
         sees="each client's update of the adapters", knows=KNOWS, needs=(*NEEDS[:-1], PretrainedAlgorithm)
     )

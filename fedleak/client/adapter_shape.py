@@ -1,14 +1,21 @@
 """Rank and layers of adapters, read from the names and shapes of their matrices, and the check of recorded ones."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from fedleak.client.adapters import MAGNITUDE, AdapterOptions, adapter_names
 from fedleak.core.errors import require
+
+if TYPE_CHECKING:  # it imports torch, and reasons are read without
+    from fedleak.client.adapters import AdapterOptions
 
 MARK = ".lora_"
 """Part of the names of adapters' matrices."""
+MAGNITUDE = ".lora_magnitude_vector"
+"""Mark in the names of DoRA's magnitudes, one for each output of an adapted layer."""
+NAME_OF_ADAPTER = re.compile(r"(?P<before>\.lora_[A-Za-z_]+|\.modules_to_save)\.(?P<adapter>(?!weight$|bias$)[^.]+)")
+"""An adapter's own name, which peft puts behind the mark of its matrices: ``default`` unless the user names it."""
 _OF_TABLES = ".lora_embedding_"
 _UNSIMULATED = (".lora_B.bias", ".trainable_tokens_delta", ".trainable_tokens_delta.default")
 
@@ -62,7 +69,7 @@ class AdapterShape:
 
 
 def check_adapters(
-    expected: Mapping[str, tuple[int, ...]], recorded: Mapping[str, tuple[int, ...]], options: AdapterOptions
+    expected: Mapping[str, tuple[int, ...]], recorded: Mapping[str, tuple[int, ...]], options: "AdapterOptions"
 ) -> None:
     """Checks that recorded parameters are adapters of the same rank at the same layers as those of an algorithm.
 
@@ -204,3 +211,17 @@ def _endings(layers: frozenset[str], other_layers: frozenset[str]) -> list[str]:
                 break
         endings.add(ending)
     return sorted(endings)
+
+
+def adapter_names(names: Iterable[str]) -> list[str]:
+    """Own names of the adapters in the names of parameters; of peft's state dict, none.
+
+    >>> adapter_names(["q_proj.lora_A.default.weight", "q_proj.lora_A.second.weight", "q_proj.lora_A.weight"])
+    ['default', 'second']
+    """
+    adapters = set()
+    for name in names:
+        match = NAME_OF_ADAPTER.search(name)
+        if match is not None:
+            adapters.add(match["adapter"])
+    return sorted(adapters)

@@ -4,13 +4,13 @@ References:
     [Hu22]; [Sun24] (FFA-LoRA); [Kalajdzievski23] (rsLoRA); [Liu24] (DoRA).
 """
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from torch import nn
 
+from fedleak.client.adapter_shape import MAGNITUDE, NAME_OF_ADAPTER
 from fedleak.core.errors import InputError, require
 from fedleak.core.ranges import NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
 
@@ -19,13 +19,9 @@ Variant = Literal["lora", "ffa", "rslora", "dora", "none"]
 parameters are trained."""
 Biases = Literal["none", "lora_only", "all"]
 """Biases of the network that are trained next to adapters: none, those of the adapted layers, or all."""
-MAGNITUDE = ".lora_magnitude_vector"
-"""Mark in the names of DoRA's magnitudes, one for each output of an adapted layer."""
 _EVERY_LAYER = "all-linear"
 _TRAINED_WHOLE = ".modules_to_save."
 _FROZEN_COPY = ".original_module."
-_NAME_OF_ADAPTER = re.compile(r"(?P<before>\.lora_[A-Za-z_]+|\.modules_to_save)\.(?P<adapter>(?!weight$|bias$)[^.]+)")
-"""An adapter's own name, which peft puts behind the mark of its matrices: ``default`` unless the user names it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,24 +177,10 @@ def state_dict_name(name: str) -> str:
     >>> state_dict_name("model.lm_head.modules_to_save.default.weight")
     'model.lm_head.weight'
     """
-    plain = _NAME_OF_ADAPTER.sub(r"\g<before>", name).replace(".modules_to_save.", ".")
+    plain = NAME_OF_ADAPTER.sub(r"\g<before>", name).replace(".modules_to_save.", ".")
     if MAGNITUDE in plain:
         return plain.removesuffix(".weight")
     return plain
-
-
-def adapter_names(names: Iterable[str]) -> list[str]:
-    """Own names of the adapters in the names of parameters; of peft's state dict, none.
-
-    >>> adapter_names(["q_proj.lora_A.default.weight", "q_proj.lora_A.second.weight", "q_proj.lora_A.weight"])
-    ['default', 'second']
-    """
-    adapters = set()
-    for name in names:
-        match = _NAME_OF_ADAPTER.search(name)
-        if match is not None:
-            adapters.add(match["adapter"])
-    return sorted(adapters)
 
 
 def matrix_names(layer: str) -> tuple[str, str]:

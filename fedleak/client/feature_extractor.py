@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import torch
 from PIL import Image
 from torch import Tensor, nn
-from torchvision.transforms import functional as transforms
 
 from fedleak.client.network import last_linear
 from fedleak.core.errors import InputError, require
@@ -41,6 +40,8 @@ class Crop:
 
     def of(self, image: Image.Image) -> Tensor:
         """The cropped image, ``(channels, size, size)`` uint8."""
+        from torchvision.transforms import functional as transforms  # heavy, and attacks import this module
+
         mode = transforms.InterpolationMode.BICUBIC if self.bicubic else transforms.InterpolationMode.BILINEAR
         resized = transforms.resize(image, [self.resize], mode, antialias=True)
         cut: Tensor = transforms.pil_to_tensor(transforms.center_crop(resized, [self.size]))

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedleak.attacks.composition.uniform_present import UniformPresent
+from fedleak.attacks.reconstruction.toy import toy as reconstruction_toy
 from fedleak.attacks.record_membership.class_counts import ClassCounts
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.foltr_es import UTILITY, FOLtRESAlgorithm
@@ -36,7 +37,7 @@ pytestmark = pytest.mark.inventory
 
 CONTROLS = {
     # The update of another client, in place of the client's own.
-    *("unrelated-update", "unrelated-separate", "unrelated-informed"),
+    *("unrelated-update", "unrelated-separate", "unrelated-informed", "unrelated-head-features"),
     # Sums of several clients, whose mean or wrong equations say nothing of one of them.
     *("mean-of-sums", "rounds-to-reveal-shuffled", "holders-to-reveal-shuffled", "words-to-reveal-shuffled"),
     # The number of messages alone.
@@ -59,10 +60,11 @@ def seen() -> tuple[View, ...]:
     )
     columns, values, labels = people(32)
     rows, _ = people_view(values, labels, columns, clients=4)
+    head, _ = reconstruction_toy("head")
     (composition,), _ = views()
     sums = summed([composition, composition], [torch.arange(2), torch.arange(2)])
     of_rounds = (several_rounds(2)[0], attribute_toy()[0], joined()[0], sums)
-    of_one_round = (foreign_view(), composition, membership_toy()[0], words_seen()[0], served, rows)
+    of_one_round = (foreign_view(), composition, membership_toy()[0], words_seen()[0], served, rows, head)
     return *of_one_round, one_output(logit_loss), one_output(squared_loss), ranked(), *of_rounds
 
 

@@ -7,7 +7,8 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from fedleak.client.adapters import AdapterOptions, adapter_names, state_dict_name
+from fedleak.client.adapter_shape import adapter_names
+from fedleak.client.adapters import AdapterOptions, state_dict_name
 from fedleak.client.pretrained_examples import TOKENS
 from fedleak.core.errors import InputError
 from tests.transformer_toys import LLAMA, QUERY_AND_VALUE, RANK, algorithm, texts
