@@ -40,14 +40,15 @@ class SeparatedImages(ReconstructionEstimate):
     """Images, and how many of them were matched with features of their own.
 
     Attributes:
-        separated: ``(V,)`` share of the client's images whose features are certain.
+        separated: ``(V,)`` share of the client's images whose features were taken out of the update.
     """
 
     metrics = (
         *ReconstructionEstimate.metrics,
         Metric(
             _SEPARATED,
-            "Separated is the share of a client's images whose features before the first linear layer are certain.",
+            "Separated is the share of a client's images whose features before the first linear layer were taken out of"
+            " the update.",
             leak=False,
             span=(0.0, 1.0),
         ),

@@ -135,7 +135,8 @@ def pursue(systems: Sequence[VectorSums], most: int, report: Callable[[float], N
     coherent table is no nearer to it than a random one.
 
     A choice that explains the sums is then settled, see `_settled`: a vector that was taken for a similar one goes
-    again, and weak ones that were overlooked come in.
+    again, and weak ones that were overlooked come in. Of sums of which nothing is above the bound of their error, none
+    is chosen.
 
     Vectors of many numbers are projected to `_FEW` random directions first; a choice in them that explains the sums in
     all directions counts. Otherwise the search starts again in all.
@@ -148,6 +149,9 @@ def pursue(systems: Sequence[VectorSums], most: int, report: Callable[[float], N
     References:
         [Davies12], Algorithm 3 (RA-ORMP).
     """
+    # Sums of which nothing is above the bound of their error may be all error, and say nothing.
+    if not any(len(_basis(system.rows, system.error)) for system in systems):
+        return _pursuit(systems, [])
     numbers = min(system.rows.shape[1] for system in systems)
     if numbers > _FEW and all(isinstance(system.vectors, StoredVectors) for system in systems):
         projected = [system.projected(_FEW) for system in systems]

@@ -89,3 +89,13 @@ def test_progress_goes_from_nothing_to_all() -> None:
     pursue([sums], 200, shares.append)
     assert 0 < shares[0] < 0.5
     assert shares[-1] > 0.9
+
+
+def test_sums_of_which_nothing_is_above_the_bound_of_their_error_choose_nothing() -> None:
+    """They may be all error, however small the error is that is there in any case."""
+    system, chosen = sums(6)
+    size = float(system.rows.norm())
+    assert set(pursue([VectorSums(system.rows, system.table, 0.1 * size, 1e-6 * size)], 200).chosen.tolist()) == chosen
+    unsure = pursue([VectorSums(system.rows, system.table, 10 * size, 1e-6 * size)], 200)
+    assert len(unsure.chosen) == 0
+    assert not bool(unsure.present.any())
