@@ -57,6 +57,7 @@ class AdapterPrefixes(AdapterSentences):
 
     name = "adapter-prefixes"
     slow = True
+    audited_victims = 2
     cost = "minutes per victim"
 
     layers: PositiveInt = 15

@@ -182,6 +182,11 @@ def test_attacks_are_all_that_are_listed_or_some_alone() -> None:
     assert chosen_attacks([]) == []
 
 
+def test_a_slow_attack_says_on_how_many_clients_an_audit_runs_it() -> None:
+    """Without, it would run on all, also where nobody asked for slow ones."""
+    assert [name for name, kind in REGISTRY.items() if kind.slow and kind.audited_victims is None] == []
+
+
 def test_attacks_for_comparison_are_left_out_unless_they_are_asked_for() -> None:
     assert [type(attack) for attack in chosen_attacks()] == BY_DEFAULT
     left_out = [name for name, kind in REGISTRY.items() if kind.for_comparison]
