@@ -75,7 +75,8 @@ def _checkable_number(hint: Any, trusts: bool) -> Any:
     limits: list[Any] = [_LIMITS[comparison](limit) for comparison, limit in restrictions_of(hint)]
     if not trusts:
         largest = largest_number(hint)
-        limits += [Strict(), Ge(-largest), Le(largest)]
+        # Of two limits of a kind pydantic checks the last, so the type's own, which are narrower, come after these.
+        limits = [Strict(), Ge(-largest), Le(largest), *limits]
         if number is float:
             limits.append(AllowInfNan(False))
     # Python's bool is an int, which pydantic would take for 0 or 1.

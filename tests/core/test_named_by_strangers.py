@@ -11,9 +11,12 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from fedleak import client, defenses, modules, server
 from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core import ranges
+from fedleak.core.checked_types import adapter
 from fedleak.core.class_paths import classes_in
 from fedleak.core.errors import InputError
 from fedleak.core.named_by_strangers import arguments_from, from_plain
@@ -203,3 +206,21 @@ def test_each_argument_that_is_a_place_says_so() -> None:
             known = getattr(kind, "file_arguments", {})
             open_to_files += [f"{kind.__name__}.{name}" for name in texts - {*known} if _PLACES.search(name)]
     assert open_to_files == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (ranges.UnitInterval, (-0.5, 1.5)),
+        (ranges.OpenUnitInterval, (0.0, 1.0)),
+        (ranges.NonNegativeInt, (-1,)),
+        (ranges.NonNegativeFloat, (-1.0,)),
+        (ranges.PositiveInt, (0,)),
+        (ranges.AtLeastTwo, (1,)),
+        (ranges.PositiveFloat, (0.0, 1e31, float("inf"), float("nan"))),
+    ],
+)
+def test_the_range_of_a_number_holds_for_strangers_too(kind: type, values: tuple[float, ...]) -> None:
+    for value in values:
+        with pytest.raises(ValidationError):
+            adapter(kind, False).validate_python(value)
