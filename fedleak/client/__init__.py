@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fedleak.client.recommendation import RecommenderAlgorithm as RecommenderAlgorithm
     from fedleak.client.tagger import TaggerAlgorithm as TaggerAlgorithm
     from fedleak.client.text import TextAlgorithm as TextAlgorithm
+    from fedleak.client.trees import TreesAlgorithm as TreesAlgorithm
 else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
@@ -50,6 +51,7 @@ else:
             "RecommenderAlgorithm": "fedleak.client.recommendation",
             "TaggerAlgorithm": "fedleak.client.tagger",
             "TextAlgorithm": "fedleak.client.text",
+            "TreesAlgorithm": "fedleak.client.trees",
         },
         packages=("fedleak.client.engine",),
     )
