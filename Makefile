@@ -138,7 +138,7 @@ COMPILE = $(UV) pip compile --universal --python-version 3.11 --prerelease disal
 	--generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-package fedleak-recorder --quiet
 OUR_TORCH = sed -nE 's/^(torch==[0-9.]+).*/\1/p' requirements/fedleak.lock
 lock: $(UV)  ## resolve all locks again (pinned by hash, no index addresses, no pre-releases)
-	$(COMPILE) pyproject.toml --group dev --extra transformers --extra weights -o requirements/fedleak.lock
+	$(COMPILE) pyproject.toml --group dev --extra transformers --extra weights --extra trees -o requirements/fedleak.lock
 	$(COMPILE) pyproject.toml --group dev --extra flower --extra transformers -o requirements/flower.lock
 	$(COMPILE) pyproject.toml --group dev --extra nvflare --extra transformers -o requirements/nvflare.lock
 	$(COMPILE:disallow=explicit) pyproject.toml --group dev --group exporters --extra otel --extra mlflow -o requirements/exporters.lock
