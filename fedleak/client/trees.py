@@ -1,11 +1,17 @@
 """Clients that grow decision trees by gradient boosting: federated bagging, and one client after the other."""
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from fedleak.client.algorithm import ClientAlgorithm, Shapes
-from fedleak.client.tree_layout import FIELDS
+import torch
+from torch import Tensor
+
+from fedleak.client.algorithm import ClientAlgorithm, Model, Shapes
+from fedleak.client.tree_layout import FIELDS, HESSIAN, LEFT, PADDING, margins, tree_count
+from fedleak.core.errors import InputError
 from fedleak.core.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, UnitInterval
+from fedleak_recorder.trees import read_forest
 
 Objective = Literal["binary:logistic", "reg:squarederror"]
 """Loss of the trees, by XGBoost's name."""
@@ -69,3 +75,76 @@ class TreesAlgorithm(ClientAlgorithm):
         """The forest has room for some number of trees and nodes, which the recording tells; a node has 8 fields."""
         capacity, nodes, _ = recorded[TREES]
         return {TREES: (capacity, nodes, FIELDS), BASE_SCORE: (1,)}
+
+    def start(self, base_score: float) -> float:
+        """The margin before the first tree: the logit of a probability, or the score itself."""
+        if self.objective == "binary:logistic":
+            return math.log(base_score / (1 - base_score))
+        return base_score
+
+    def grow(self, model: Model, rows: Tensor, labels: Tensor, *, round_number: int = 0) -> dict[str, Tensor]:
+        """What a client sends: its new `trees` ``(T, N, 8)`` and ``base_score (1,)``.
+
+        Without a tree in the forest, XGBoost takes the base score from the client's labels; with one, that of the
+        forest stays.
+
+        Args:
+            model: the forest that the client received.
+            rows: ``(E, F)`` float32, missing values as NaN.
+            labels: ``(E,)`` of 0 and 1, or any numbers for ``reg:squarederror``.
+            round_number: number of the round, on which the drawing of rows depends.
+
+        Raises:
+            InputError: XGBoost is not installed.
+        """
+        xgboost = _xgboost()
+        matrix = xgboost.DMatrix(rows.numpy(), labels.numpy())
+        base_score = None
+        if tree_count(model[TREES]):
+            # XGBoost goes on from margins just as from a model whose margins they are.
+            base_score = float(model[BASE_SCORE])
+            matrix.set_base_margin(margins(model[TREES], rows).numpy() + self.start(base_score))
+        parameters = {
+            "objective": self.objective,
+            "eta": self.eta,
+            "max_depth": self.depth,
+            "lambda": self.reg_lambda,
+            "min_child_weight": self.min_child_weight,
+            "subsample": self.subsample,
+            "seed": self.seed + round_number,
+            "tree_method": "hist",
+            "nthread": 1,
+            "verbosity": 0,
+        }
+        booster = xgboost.train(parameters, matrix, num_boost_round=self.trees)
+        forest = read_forest(booster.save_raw("ubj"), where="the client's own trees")
+        grown = forest.padded(self.trees, self.largest_tree, where="the client's own trees")
+        if base_score is None:
+            base_score = forest.base_score
+        return {TREES: torch.from_numpy(grown), BASE_SCORE: torch.tensor([base_score], dtype=torch.float32)}
+
+
+def masked_hessians(trees: Tensor) -> Tensor:
+    """``(..., N, 8)`` trees whose nodes have Hessians of 1, as some senders mask them.
+
+    Example:
+        >>> import torch
+        >>> masked_hessians(torch.tensor([[-1.0, -1, 0, 0.5, 0.5, 3, 0, 0], [-2, 0, 0, 0, 0, 0, 0, 0]]))[:, 5]
+        tensor([1., 0.])
+    """
+    masked = trees.clone()
+    masked[..., HESSIAN] = (trees[..., LEFT] != PADDING).to(trees.dtype)
+    return masked
+
+
+def _xgboost() -> Any:
+    """The package, which is imported for a training alone."""
+    try:
+        import xgboost
+    except ImportError:
+        raise InputError(
+            expected="the package xgboost, which grows the trees",
+            found="none",
+            way_out="Install the extra: in the checkout, pip install ./recorder '.[trees]'.",
+        ) from None
+    return xgboost

@@ -72,6 +72,7 @@ BIBLIOGRAPHY = {
         "Fourier Analysis and Applications, 2008"
     ),
     "Charikar02": 'Charikar, Chen and Farach-Colton, "Finding frequent items in data streams", ICALP 2002',
+    "Chen16": 'T. Chen and C. Guestrin, "XGBoost: A Scalable Tree Boosting System", KDD 2016, arXiv:1603.02754',
     "Chen24": (
         'Chen and Vikalo, "Recovering Labels from Local Updates in Federated Learning", ICML 2024, arXiv:2405.00955'
     ),
@@ -113,6 +114,10 @@ BIBLIOGRAPHY = {
     "Deng26": (
         'Deng et al., "Toward Efficient Membership Inference Attacks against Federated Large Language '
         'Models: A Projection Residual Approach", IEEE S&P 2026, arXiv:2604.21197'
+    ),
+    "DiGennaro25": (
+        'M. Di Gennaro, G. De Lucia, S. Longari, S. Zanero and M. Carminati, "TimberStrike: Dataset Reconstruction '
+        'Attack Revealing Privacy Leakage in Federated Tree-Based Systems", PoPETs 2025, arXiv:2506.07605'
     ),
     "Dimitrov22": (
         'Dimitrov, Balunovic, Konstantinov and Vechev, "Data Leakage in Federated Averaging", TMLR 2022, '

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fedleak.modules.learners.matrix_factorization import FederatedMF as FederatedMF
     from fedleak.modules.learners.photo_tagger import FederatedTagger as FederatedTagger
     from fedleak.modules.learners.text import FederatedText as FederatedText
+    from fedleak.modules.learners.trees import FederatedTrees as FederatedTrees
     from fedleak.training.network_learner import NetworkLearner as NetworkLearner
 else:
     __getattr__, __dir__, __all__ = attach(
@@ -31,5 +32,6 @@ else:
             "NetworkLearner": "fedleak.training.network_learner",
             "FederatedTagger": "fedleak.modules.learners.photo_tagger",
             "FederatedText": "fedleak.modules.learners.text",
+            "FederatedTrees": "fedleak.modules.learners.trees",
         },
     )

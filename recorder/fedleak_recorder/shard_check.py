@@ -26,6 +26,8 @@ SHOWN = {"served": -1, "lists": -1, "features": 0, "updates": 0}
 MESSAGES = "messages"
 PARTICIPANTS = "participants"
 CLASS_COUNTS = f"{CLIENT}class_counts"
+TREES = "trees"
+"""Name of the learner whose clients send trees, and of the parameter that holds them."""
 ATTRIBUTES = f"{CLIENT}attributes"
 _MOST = 2**48
 """Upper bound of every number of examples."""
@@ -266,6 +268,9 @@ def _check_model(shard: Any, shapes: Mapping[str, list[int]], manifest: Manifest
         # Of parameters without recorded deltas, the manifest has no shape.
         if name in manifest.parameters:
             expected = list(manifest.parameters[name]["shape"])
+        # A forest has room for more trees than a client sends in a round.
+        if is_forest(manifest, name) and len(shapes[key]) == len(expected):
+            expected[0] = shapes[key][0]
         need(shapes[key] == expected, f"{key!r} of shape {shapes[key]}, not {expected}")
         is_filled = dtype_name(tensor) in FLOATS and value.size
         need(is_filled, f"{key!r} of {dtype_name(tensor)} and {value.size} numbers")
@@ -274,6 +279,11 @@ def _check_model(shard: Any, shapes: Mapping[str, list[int]], manifest: Manifest
         for name in release["parameters"]:
             is_recorded = name in manifest.parameters or name in model
             need(is_recorded, f"no parameter {name!r}, of which the manifest has a release")
+
+
+def is_forest(manifest: Manifest, name: str) -> bool:
+    """Whether a parameter holds trees, of which the model has those of all rounds, and a message new ones."""
+    return manifest.learner is not None and manifest.learner.get("name") == TREES == name
 
 
 def _check_client_models(shard: Any, shapes: Mapping[str, list[int]], clients: int) -> None:

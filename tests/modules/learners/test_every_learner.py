@@ -32,6 +32,7 @@ from fedleak.datamodules.images.synthetic_features import SyntheticFeatures
 from fedleak.datamodules.images.synthetic_images import SyntheticImages
 from fedleak.datamodules.partition.client_split import ClientSplit
 from fedleak.datamodules.ranking.synthetic_ranking import SyntheticRanking
+from fedleak.datamodules.tables.sklearn_tables import SklearnTable
 from fedleak.defenses.device_noise import DeviceNoise
 from fedleak.defenses.local_dp import LocalDP
 from fedleak.modules.learners.decoder import FederatedDecoder
@@ -45,6 +46,7 @@ from fedleak.modules.learners.matrix_factorization import FederatedMF
 from fedleak.modules.learners.photo_tagger import FederatedTagger
 from fedleak.modules.learners.pretrained import Pretrained
 from fedleak.modules.learners.text import FederatedText
+from fedleak.modules.learners.trees import FederatedTrees
 from fedleak.modules.references.central import CentralFNCF
 from fedleak.modules.references.feature_network import FeatureNetwork
 from fedleak.server.feature_noise import FeatureNoise
@@ -114,7 +116,10 @@ KINDS = [kind for kind in classes_in(modules, BuiltFromData) if not kind.__subcl
 FEDERATED = [kind for kind in KINDS if issubclass(kind, FederatedModule)]
 
 
-DATA: dict[type[BuiltFromData], Callable[[], FederatedDataModule]] = {FederatedTagger: Tagged}
+DATA: dict[type[BuiltFromData], Callable[[], FederatedDataModule]] = {
+    FederatedTagger: Tagged,
+    FederatedTrees: lambda: SklearnTable(split=ClientSplit(clients=3)),
+}
 """Data of learners that take no notice of the channels of an image; others refuse data that they cannot learn from."""
 
 
