@@ -12,10 +12,17 @@ if TYPE_CHECKING:
     from fedleak_recorder.format import FORMAT as FORMAT
     from fedleak_recorder.recorder import Recorder as Recorder
     from fedleak_recorder.sent import Sent as Sent
+    from fedleak_recorder.tree_recorder import TreeRecorder as TreeRecorder
 
 __version__ = "0.2.0"
-__all__ = ["FORMAT", "InputError", "Recorder", "Sent", "__version__"]
-_MODULES = {"FORMAT": "format", "InputError": "errors", "Recorder": "recorder", "Sent": "sent"}
+__all__ = ["FORMAT", "InputError", "Recorder", "Sent", "TreeRecorder", "__version__"]
+_MODULES = {
+    "FORMAT": "format",
+    "InputError": "errors",
+    "Recorder": "recorder",
+    "Sent": "sent",
+    "TreeRecorder": "tree_recorder",
+}
 
 
 def __getattr__(name: str) -> Any:

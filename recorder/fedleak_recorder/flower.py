@@ -18,7 +18,7 @@ from flwr.serverapp.strategy import Strategy
 
 from fedleak_recorder.arrays import Array
 from fedleak_recorder.described_model import Arrays
-from fedleak_recorder.errors import InputError
+from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.frameworks.flower import (
     arrays_in,
     client_of,
@@ -31,10 +31,13 @@ from fedleak_recorder.frameworks.flower import (
 )
 from fedleak_recorder.recorder import Recorder
 from fedleak_recorder.sent import Sent
+from fedleak_recorder.tree_recorder import TreeRecorder
 
 
 class RecordingStrategy(Strategy):
     """Message-based strategy that is recorded.
+
+    With a `fedleak_recorder.TreeRecorder`, messages are trees, as of ``FedXgbBagging`` and ``FedXgbCyclic``.
 
     Args:
         strategy: wrapped strategy.
@@ -100,6 +103,8 @@ class RecordingStrategy(Strategy):
     def _arrays(self, record: ArrayRecord) -> Arrays:
         """Arrays by name; the names of a record made from a list are numbers, then a list."""
         arrays = arrays_in(record)
+        if isinstance(self.recorder, TreeRecorder):
+            return arrays
         names = list(arrays)
         numbers_as_names = [str(position) for position in range(len(arrays))]
         # A model whose own parameters have these names is no list.
@@ -111,6 +116,8 @@ class RecordingStrategy(Strategy):
 class RecordingLegacyStrategy(LegacyStrategy):
     """Strategy of parameter lists that is recorded; parameters are identified by position and shape.
 
+    With a `fedleak_recorder.TreeRecorder`, messages are trees, as of ``FedXgbBagging`` and ``FedXgbCyclic``.
+
     Args:
         strategy: wrapped strategy.
         recorder: the recording, with ``parameters``.
@@ -121,7 +128,7 @@ class RecordingLegacyStrategy(LegacyStrategy):
         self.strategy = strategy
         self.recorder = recorder
         self.truth = tuple(truth)
-        self._model: list[Array] = []
+        self._model: list[Array] | bytes = []
 
     def initialize_parameters(self, client_manager: ClientManager) -> Parameters | None:
         return self.strategy.initialize_parameters(client_manager)
@@ -135,7 +142,7 @@ class RecordingLegacyStrategy(LegacyStrategy):
             _, first_task = instructions[0]
             config = first_task.config
         self.recorder.add_origin(*origin_of(self.strategy, config))
-        self._model = parameters_to_ndarrays(parameters)
+        self._model = self._contents(parameters)
         return instructions
 
     def aggregate_fit(
@@ -163,7 +170,20 @@ class RecordingLegacyStrategy(LegacyStrategy):
         return Sent(
             client=client,
             examples=result.num_examples,
-            arrays=parameters_to_ndarrays(result.parameters),
+            arrays=self._contents(result.parameters),
             truth={name: numbers(metric(result.metrics, name, where)) for name in self.truth},
             where=where,
         )
+
+    def _contents(self, parameters: Parameters) -> list[Array] | bytes:
+        """Arrays, or the bytes of a model of XGBoost, which Flower sends as they are."""
+        if not isinstance(self.recorder, TreeRecorder):
+            return parameters_to_ndarrays(parameters)
+        require(
+            len(parameters.tensors) <= 1,
+            "one model of XGBoost as bytes",
+            f"{len(parameters.tensors)} texts",
+            "Record arrays with Recorder.",
+        )
+        # One model, which takes no list: the trees of several would be appended.
+        return b"".join(parameters.tensors)

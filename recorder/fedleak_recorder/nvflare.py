@@ -31,6 +31,7 @@ from fedleak_recorder.frameworks.nvflare import (
 )
 from fedleak_recorder.recorder import Recorder
 from fedleak_recorder.sent import Sent
+from fedleak_recorder.tree_recorder import TreeRecorder
 
 
 class RoundRecorder(FLComponent):
@@ -46,6 +47,8 @@ class RoundRecorder(FLComponent):
             is recorded as 0, which means unknown.
         learner: see `fedleak_recorder.Recorder`.
         releases: see `fedleak_recorder.Recorder`.
+        trees: arguments of `fedleak_recorder.TreeRecorder` by name, for jobs of XGBoost whose clients send trees; None
+            for arrays.
         after_filters: record the results after the server's filters instead of as they arrive, e.g. if a filter decodes
             them.
 
@@ -62,6 +65,7 @@ class RoundRecorder(FLComponent):
         learner: Mapping[str, Any] | None = None,
         after_filters: bool = False,
         releases: Sequence[Mapping[str, Any]] = (),
+        trees: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         # NVFlare reads the arguments from attributes.
@@ -73,6 +77,7 @@ class RoundRecorder(FLComponent):
         self.learner = learner
         self.after_filters = after_filters
         self.releases = list(releases)
+        self.trees = trees
         self._recorder: Recorder | None = None
         self._number: int | None = None
         self._failed = False
@@ -128,20 +133,34 @@ class RoundRecorder(FLComponent):
         if number == self._number or number <= self._last:
             return
         self._write()
-        model = arrays_in(from_shareable(task))
+        content = from_shareable(task)
+        model = dict(content.data or {}) if self.trees is not None else arrays_in(content)
         self._number = number
         if self._recorder is None:
-            origin, versions = origin_of(fl_ctx)
-            self._recorder = Recorder(
+            self._recorder = self._made(model, fl_ctx)
+        self._add = self._round.enter_context(self._recorder.streamed(number, model))
+
+    def _made(self, model: Mapping[str, Any], fl_ctx: FLContext) -> Recorder:
+        """The recorder, which is made for the first round's model."""
+        origin, versions = origin_of(fl_ctx)
+        if self.trees is not None:
+            return TreeRecorder(
                 self.folder,
-                parameters=model,
                 data=self.data,
-                learner=self.learner,
                 releases=self.releases,
                 system=origin,
                 versions=versions,
+                **self.trees,
             )
-        self._add = self._round.enter_context(self._recorder.streamed(number, model))
+        return Recorder(
+            self.folder,
+            parameters=model,
+            data=self.data,
+            learner=self.learner,
+            releases=self.releases,
+            system=origin,
+            versions=versions,
+        )
 
     def _receive(self, fl_ctx: FLContext) -> None:
         """Records the result of one client."""

@@ -256,13 +256,13 @@ class Recorder:
         writer, described = self._begin(model)
         before = {}
         if model is not None:
-            before = described.recorded(model, f"the global model before round {number}")
+            before = self._before(described, model, f"the global model before round {number}")
         limits = [limit for limit in (clients, self._most) if limit is not None]
         with writer.streamed(number, before, min(limits, default=None)) as stream:
 
             def with_names(message: Sent) -> Sent:
                 where = message.where or f"what client {message.client} sent in round {number}"
-                return dataclasses.replace(message, arrays=described.recorded(message.arrays, where))
+                return self._named(described, message, where)
 
             if self._most is None:
                 yield lambda message: stream.add(with_names(message))
@@ -303,6 +303,14 @@ class Recorder:
             self.close()
         else:  # rounds are missing
             self._release()
+
+    def _before(self, described: DescribedModel, model: Any, where: str) -> Mapping[str, Any]:
+        """Arrays of the global model by name."""
+        return described.recorded(model, where)
+
+    def _named(self, described: DescribedModel, message: Sent, where: str) -> Sent:
+        """A message with its arrays by name."""
+        return dataclasses.replace(message, arrays=described.recorded(message.arrays, where))
 
     def _describe(self, parameters: Mapping[str, Any]) -> DescribedModel:
         """Takes names, shapes and type of the recorded parameters from arrays, or from shapes."""
