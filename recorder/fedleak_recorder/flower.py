@@ -178,7 +178,8 @@ class RecordingLegacyStrategy(LegacyStrategy):
     def _contents(self, parameters: Parameters) -> list[Array] | bytes:
         """Arrays, or the bytes of a model of XGBoost, which Flower sends as they are."""
         if not isinstance(self.recorder, TreeRecorder):
-            return parameters_to_ndarrays(parameters)
+            arrays: list[Array] = parameters_to_ndarrays(parameters)
+            return arrays
         require(
             len(parameters.tensors) <= 1,
             "one model of XGBoost as bytes",
@@ -186,4 +187,5 @@ class RecordingLegacyStrategy(LegacyStrategy):
             "Record arrays with Recorder.",
         )
         # One model, which takes no list: the trees of several would be appended.
-        return b"".join(parameters.tensors)
+        content: bytes = b"".join(parameters.tensors)
+        return content

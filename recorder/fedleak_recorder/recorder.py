@@ -254,7 +254,7 @@ class Recorder:
         require(not self._closed, "a recorder that is open", "one that was closed", way_out)
         number = round_number(number, "number of a round")
         writer, described = self._begin(model)
-        before = {}
+        before: Mapping[str, Any] = {}
         if model is not None:
             before = self._before(described, model, f"the global model before round {number}")
         limits = [limit for limit in (clients, self._most) if limit is not None]

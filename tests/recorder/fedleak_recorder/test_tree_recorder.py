@@ -110,7 +110,7 @@ def test_lists_of_updates_as_nvflare_sends_them(tmp_path: Path) -> None:
         (model_values((1,), features=6), "features"),
     ],
 )
-def test_other_messages_are_refused_and_nothing_is_written(tmp_path: Path, message: object, word: str) -> None:
+def test_other_messages_are_refused_and_nothing_is_written(tmp_path: Path, message: Any, word: str) -> None:
     with recorder(tmp_path) as recording:
         with pytest.raises(InputError, match=word):
             recording.round(0, b"", {"a": (message, 10)})
