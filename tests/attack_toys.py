@@ -19,6 +19,7 @@ from fedleak.attacks.linkability import toy as linkability_toy
 from fedleak.attacks.membership import toy as membership_toy
 from fedleak.attacks.ranking import toy as ranking_toy
 from fedleak.attacks.reconstruction import toy as reconstruction_toy
+from fedleak.attacks.trees import toy as trees_toy
 from fedleak.callbacks.delta_recorder import DeltaRecorder
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.image_classifier import ImageClassifierAlgorithm
@@ -305,6 +306,8 @@ TOYS: dict[str, Callable[[], Toy]] = {
     "sums of records": sums_of_records,
     "sums of words": sums_of_words,
     "canaries": declared_privacy_toy.toy,
+    "trees": trees_toy.toy,
+    "trees of several rounds": trees_toy.rounds_toy,
 }
 """Each with the views of its clients' own updates; made when an attack first asks for it."""
 

@@ -46,6 +46,7 @@ TAXONOMY: Mapping[str, Taxonomy] = {
     "images": RECONSTRUCTION,
     "words": RECONSTRUCTION,
     "reconstruction": RECONSTRUCTION,
+    "trees": RECONSTRUCTION,
     "membership": MEMBERSHIP,
     "record-membership": MEMBERSHIP,
     "source": MEMBERSHIP,
