@@ -17,11 +17,13 @@ Truth = dict[str, Tensor]
 """Ground truth by name."""
 SIZES = (40, 57, 73)
 """Rows of each client."""
-KNOWN, LEVELS = 40, 12
-"""Rows that the server has, and values of each number."""
+CENTRES = (2, 6, 10)
+"""Value about which the numbers of each client are."""
+KNOWN, LEVELS = 60, 13
+"""Rows that the server has, a third about each centre, and values of each number."""
 NUMBERS = 3
 """Columns with numbers; one more has a yes or no."""
-ROUNDS = 3
+ROUNDS = 6
 
 
 def algorithm(*, depth: int = 3, reg_lambda: float = 1.0) -> TreesAlgorithm:
@@ -31,7 +33,7 @@ def algorithm(*, depth: int = 3, reg_lambda: float = 1.0) -> TreesAlgorithm:
         eta=0.3,
         depth=depth,
         reg_lambda=reg_lambda,
-        min_child_weight=1.0,
+        min_child_weight=0.05,
         subsample=1.0,
         trees=1,
         aggregation="bagging",
@@ -50,8 +52,9 @@ def toy(*, depth: int = 3, reg_lambda: float = 1.0) -> tuple[RoundView, Truth]:
 def rounds_toy(*, depth: int = 3, reg_lambda: float = 1.0) -> tuple[History, Truth]:
     """What the server sees of all rounds, and for each message the sender's rows with their classes."""
     generator = generator_for(0, "trees toy")
-    tables = [_people(size, generator) for size in SIZES]
-    known_rows, known_labels = _people(KNOWN, generator)
+    tables = [_people(size, centre, generator) for size, centre in zip(SIZES, CENTRES, strict=True)]
+    known = [_people(KNOWN // len(CENTRES), centre, generator) for centre in CENTRES]
+    known_rows, known_labels = (torch.cat(parts) for parts in zip(*known, strict=True))
     settings = algorithm(depth=depth, reg_lambda=reg_lambda)
     clients = len(SIZES)
     forest = padding_trees(clients * ROUNDS, settings.largest_tree)
@@ -85,11 +88,11 @@ def rounds_toy(*, depth: int = 3, reg_lambda: float = 1.0) -> tuple[History, Tru
     return view, _truth(tables)
 
 
-def _people(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _people(count: int, centre: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Rows of numbers that depend on each other, with a yes or no, and a class that depends on them."""
     common = torch.randn(count, 1, generator=generator)
     numbers = common + torch.randn(count, NUMBERS, generator=generator)
-    levels = (LEVELS / 2 + 2 * numbers).round().clamp(0, LEVELS - 1)
+    levels = (centre + 1.5 * numbers).round().clamp(0, LEVELS - 1)
     answers = torch.randint(2, (count, 1), generator=generator)
     noise = torch.randn(count, generator=generator)
     labels = (numbers.sum(1) + answers[:, 0] + noise > 0.5).long()

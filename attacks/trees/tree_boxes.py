@@ -100,6 +100,16 @@ class TreeBoxes:
         """
         return len(self.left) > 1 and bool((self.hessian == 1).all())
 
+    def leaf_of(self, rows: Tensor) -> Tensor:
+        """``(R,)`` int64 number of the leaf in which each of the rows ``(R, F)`` ends."""
+        node = torch.zeros(len(rows), dtype=torch.int64)
+        line = torch.arange(len(rows))
+        while bool((self.left[node] >= 0).any()):
+            goes_left = rows[line, self.feature[node]] < self.threshold[node]
+            child = torch.where(goes_left, self.left[node], self.right[node])
+            node = torch.where(self.left[node] >= 0, child, node)
+        return node
+
     def only_leaf(self, low: Tensor, high: Tensor) -> Tensor:
         """``(B,)`` int64 number of the leaf that holds each of the boxes ``(B, F)`` whole; -1 if several share it."""
         node = torch.zeros(len(low), dtype=torch.int64)
@@ -113,8 +123,8 @@ class TreeBoxes:
             goes_left = at_split & (high[boxes, feature] <= threshold)
             goes_right = at_split & (low[boxes, feature] >= threshold)
             is_shared |= at_split & ~goes_left & ~goes_right
-            node = torch.where(goes_left, self.left[node], node)
-            node = torch.where(goes_right, self.right[node], node)
+            child = torch.where(goes_left, self.left[node], self.right[node])
+            node = torch.where(goes_left | goes_right, child, node)
         return node.masked_fill(is_shared, -1)
 
 

@@ -100,6 +100,11 @@ WEAK = {
     "composition/rlg": 0.15,
     # Features are means over places, which say what is in an image and not where: a likeness of its class.
     "reconstruction/head-images": 0.01,
+    # Middles of ranges between splits, which any tree of the same table puts near to some rows.
+    "trees/timberstrike": 0.05,
+    "trees/timberstrike-unfilled": 0.05,
+    "trees/timberstrike-first-tree": 0.02,
+    "trees/tree-rows-masked": 0.2,
     # Reads one thing only: of which classes a client has no record.
     "record-membership/class-counts": 0.1,
 }

@@ -13,6 +13,7 @@ from torch.nn import functional
 from fedleak.attacks.composition.uniform_present import UniformPresent
 from fedleak.attacks.reconstruction.toy import toy as reconstruction_toy
 from fedleak.attacks.record_membership.class_counts import ClassCounts
+from fedleak.attacks.trees import toy as trees_toy
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.foltr_es import UTILITY, FOLtRESAlgorithm
 from fedleak.client.matrix_factorization import MFAlgorithm
@@ -37,7 +38,7 @@ pytestmark = pytest.mark.inventory
 
 CONTROLS = {
     # The update of another client, in place of the client's own.
-    *("unrelated-update", "unrelated-separate", "unrelated-informed", "unrelated-head-features"),
+    *("unrelated-update", "unrelated-separate", "unrelated-informed", "unrelated-head-features", "unrelated-tree"),
     # Sums of several clients, whose mean or wrong equations say nothing of one of them.
     *("mean-of-sums", "rounds-to-reveal-shuffled", "holders-to-reveal-shuffled", "words-to-reveal-shuffled"),
     # The number of messages alone.
@@ -65,7 +66,8 @@ def seen() -> tuple[View, ...]:
     sums = summed([composition, composition], [torch.arange(2), torch.arange(2)])
     of_rounds = (several_rounds(2)[0], attribute_toy()[0], joined()[0], sums)
     of_one_round = (foreign_view(), composition, membership_toy()[0], words_seen()[0], served, rows, head)
-    return *of_one_round, one_output(logit_loss), one_output(squared_loss), ranked(), *of_rounds
+    of_trees = (trees_toy.toy()[0], trees_toy.rounds_toy()[0])
+    return *of_one_round, *of_trees, one_output(logit_loss), one_output(squared_loss), ranked(), *of_rounds
 
 
 def logit_loss(outputs: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
