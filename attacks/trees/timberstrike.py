@@ -12,13 +12,12 @@ from fedleak.attacks.trees.row_estimates import RowsOfClient, TreeRowsAttack, Tr
 from fedleak.attacks.trees.row_groups import RowGroups
 from fedleak.attacks.trees.tree_boxes import TreeBoxes
 from fedleak.attacks.trees.tree_messages import ClientTrees, trees_of_clients
-from fedleak.client.auxiliary_images import IMAGES
+from fedleak.client.auxiliary_images import IMAGES, LABELS
 from fedleak.client.trees import TreesAlgorithm
 from fedleak.core.attack import Variants
 from fedleak.core.errors import ViewError
 from fedleak.core.history import History
 from fedleak.core.ranges import PositiveInt
-from fedleak.core.table_columns import COLUMNS
 from fedleak.core.threat_model import ThreatModel
 
 MOST_ROWS = 20_000
@@ -79,7 +78,7 @@ class TimberStrike(TreeRowsAttack):
     threat_model = ThreatModel(
         sees="the trees that each client sends in all rounds, and its base score",
         knows="the learning rate and lambda of the job, the ranges of the table's columns, and similar rows",
-        needs=("deltas", "sent_in", f"auxiliary:{COLUMNS}", f"auxiliary:{IMAGES}", TreesAlgorithm),
+        needs=("deltas", "sent_in", f"auxiliary:{IMAGES}", f"auxiliary:{LABELS}", TreesAlgorithm),
     )
     variants: ClassVar[Variants] = {"unfilled": {"fills": False}, "first-tree": {"most_trees": 1}}
 

@@ -16,6 +16,8 @@ from fedleak.client.trees import BASE_SCORE, TREES
 from fedleak.core.errors import ViewError
 from tests.attacks.runs import run
 
+pytestmark = pytest.mark.integration
+
 
 def test_the_first_tree_has_the_rows_of_each_class() -> None:
     view, truth = rounds_toy()
@@ -33,7 +35,7 @@ def test_the_first_tree_has_the_rows_of_each_class() -> None:
 
 def test_every_row_is_in_its_box_and_of_its_class() -> None:
     view, truth = rounds_toy()
-    estimate = run(TimberStrike(), view, TreeRowsEstimate)
+    estimate = run(TimberStrike(most_trees=3), view, TreeRowsEstimate)
     for client in range(3):
         rows, labels = rows_of(truth, client)
         inferred = estimate.client(client)
@@ -48,8 +50,8 @@ def test_later_trees_and_predictions_add_fields() -> None:
     view, truth = rounds_toy()
     accuracy = {}
     for key, attack in (
-        ("whole", TimberStrike()),
-        ("unfilled", TimberStrike(fills=False)),
+        ("whole", TimberStrike(most_trees=3)),
+        ("unfilled", TimberStrike(most_trees=3, fills=False)),
         ("first tree", TimberStrike(most_trees=1)),
     ):
         metrics = run(attack, view, TreeRowsEstimate).score(view, truth).metrics
@@ -64,4 +66,4 @@ def test_masked_sums_are_refused() -> None:
     trees[..., HESSIAN] = (trees[..., LEFT] > -2).float()
     masked = dataclasses.replace(view, deltas={**view.deltas, TREES: trees})
     with pytest.raises(ViewError, match="masked"):
-        run(TimberStrike(), masked, TreeRowsEstimate)
+        run(TimberStrike(most_trees=1), masked, TreeRowsEstimate)

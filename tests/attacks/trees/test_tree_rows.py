@@ -16,6 +16,8 @@ from fedleak.core.errors import ViewError
 from fedleak.core.history import History
 from tests.attacks.runs import run
 
+pytestmark = pytest.mark.integration
+
 ACCURACY = "reconstruction-accuracy"
 
 
