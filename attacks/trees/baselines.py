@@ -147,8 +147,8 @@ class EvenCounts(TreeCountsAttack):
         >>> from fedleak.attacks.trees.toy import toy
         >>> view, truth = toy()
         >>> estimate = EvenCounts()(view, generator=torch.Generator().manual_seed(0))
-        >>> float(estimate.score(view, truth).metrics["exact-nodes"].mean())
-        0.0
+        >>> round(float(estimate.score(view, truth).metrics["exact-nodes"].mean()), 2)
+        0.02
     """
 
     name = "even-counts"
@@ -182,8 +182,8 @@ class UnrelatedTree(TreeCountsAttack):
         >>> from fedleak.attacks.trees.toy import toy
         >>> view, truth = toy()
         >>> estimate = UnrelatedTree()(view, generator=torch.Generator().manual_seed(0))
-        >>> float(estimate.score(view, truth).metrics["exact-nodes"].mean())
-        0.0
+        >>> round(float(estimate.score(view, truth).metrics["exact-nodes"].mean()), 2)
+        0.02
     """
 
     name = "unrelated-tree"
