@@ -177,11 +177,19 @@ def _activations(seed: int) -> Parts:
     return {"arrays": {"embedding": draws.normal(size=(297, 4)).astype("f")}, "num-examples": 297}
 
 
+def _split(seed: int) -> Parts:
+    """What a label-side call of split learning gets: the numbers of the batch's records, and their activations."""
+    draws = draws_of(seed)
+    activations = draws.normal(size=(64, 8, 6, 6)).astype("f")
+    return {"batch_indices": draws.permutation(5000)[:64], "activations": activations, "num-examples": 64}
+
+
 def _network(seed: int) -> Parts:
     return {"arrays": network(draws_of(seed)), "metrics": {"num-examples": 297, "train_loss": 0.31}}
 
 
 fixture("flower vertical-fl, with the number of examples", _activations, _network, "raw-rows")
+fixture("nvflare vertical_federated_learning, with the number of examples", _split, _network, "raw-rows")
 
 
 def _support(seed: int) -> Parts:
@@ -269,7 +277,10 @@ def _statistics(seed: int) -> Parts:
 
 def _moments(seed: int) -> Parts:
     draws = draws_of(seed)
-    return {"count": {"train": {"Age": 812}}, "mean": {"train": {"Age": 38.4 + draws.random()}}}
+    bins = [[10.0 * bin, 10.0 * bin + 10, int(draws.integers(60, 90))] for bin in range(10)]
+    histogram = {"train": {"Age": {"bins": bins}}}
+    mean = {"train": {"Age": 38.4 + draws.random()}}
+    return {"count": {"train": {"Age": 812}}, "mean": mean, "histogram": histogram}
 
 
 fixture("nvflare federated-statistics", _statistics, _moments, "few-people")

@@ -5,8 +5,9 @@ from fedleak.evaluation.audit_plan import AuditPlan
 from fedleak.evaluation.declarations import false_declarations
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.learner_check import with_learner_check
+from fedleak.evaluation.lint_table import lint_table
 from fedleak.evaluation.relevance import relevant, truth_names
-from fedleak.evaluation.result_names import UPDATES
+from fedleak.evaluation.result_names import MESSAGES, UPDATES
 from fedleak.evaluation.scores import with_setting
 from fedleak.evaluation.update_table import update_table
 from fedleak.recordings.control import ControlRecording
@@ -23,6 +24,9 @@ def with_description(plan: AuditPlan, evaluation: Evaluation, *, progress: bool)
         evaluation = relevant(evaluation, plan.attacks, truth_names(recording))
         evaluation.details[UPDATES] = update_table(recording)
         if not is_control:
+            findings = lint_table(recording)
+            if len(findings):
+                evaluation.details[MESSAGES] = findings
             evaluation.false_declarations = false_declarations(recording)
     if plan.check_learner and not is_control:
         evaluation = with_learner_check(evaluation, recording, plan.attacks, seed=plan.seed)

@@ -16,7 +16,7 @@ from fedleak.core.errors import InputError
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.labels import Label, label_of_text
 from fedleak.evaluation.reasons import Reason, reason_of_sentence
-from fedleak.evaluation.result_names import UPDATES
+from fedleak.evaluation.result_names import MESSAGES, UPDATES
 from fedleak.evaluation.run import RESULTS, Run, read_published
 from fedleak.evaluation.scores import AttackInfo, records
 from fedleak.evaluation.stored import EVALUATION, evaluation_of, read_parts
@@ -80,7 +80,7 @@ def earlier_run(directory: Path) -> tuple[Run, Evaluation, Mapping[str, str]]:
         parts = read_parts(directory / EVALUATION, _EarlierParts, version=_FORMAT)
         evaluation = evaluation_of(parts)
         # Labels of curves and tables in one of several cells were stored as they are printed.
-        attacks = [*evaluation.lines, UPDATES]
+        attacks = [*evaluation.lines, UPDATES, MESSAGES]
         evaluation.labels = {}
         for printed in (*evaluation.roc, *evaluation.details):
             label = label_of_text(printed, attacks)

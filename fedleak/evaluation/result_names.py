@@ -34,6 +34,13 @@ BOUNDS: Mapping[str, str] = {"uniform": "bound", "count": "bound-count", "cascad
 """Labels of `fedleak.evaluation.steps.bounds.Bounds`, by the prior of the attacks that they bound."""
 UPDATES = "updates"
 """Label of the table of updates, see `fedleak.evaluation.update_table`."""
+MESSAGES = "messages"
+"""Label of the table of what in messages is more than an update, see `fedleak.evaluation.lint_table`."""
+LINTED = (
+    "Tensors of the first rounds whose values look like rows, counts or statistics of people, and not like an update,"
+    " whatever they are called: docs/audit/lint.md. Found without any attack."
+)
+"""What its rows are."""
 MEANING = (
     "Means over the messages of the first rounds. Norm is the L2 norm of what a client sent; relative is that over the"
     " norm of the same tensor of the global model; rank is the effective rank of a matrix with singular values s,"

@@ -11,7 +11,7 @@ from fedleak.evaluation.answers import Answer, leading, recorded_answers
 from fedleak.evaluation.judging import is_judged
 from fedleak.evaluation.labels import Label
 from fedleak.evaluation.persons import CLIENT
-from fedleak.evaluation.result_names import ATTACKS, DATA, MEANING, UPDATES
+from fedleak.evaluation.result_names import ATTACKS, DATA, LINTED, MEANING, MESSAGES, UPDATES
 from fedleak.evaluation.scores import differing
 from fedleak.reports.answer_words import bits_sentence, numbers, verdict_on
 from fedleak.reports.tables import (
@@ -157,6 +157,9 @@ def detail_sections(
         if label.attack == UPDATES:
             title = f"What the updates{label.where} look like"
             caption = MEANING
+        elif label.attack == MESSAGES:
+            title = f"What the messages{label.where} hold beside an update"
+            caption = LINTED
         folded = len(table) > _MOST_SHORT_ROWS
         details_of_attacks.append(Section(title, [ReportTable(f"details-{printed}", caption, table, folded=folded)]))
     return details_of_attacks

@@ -14,6 +14,7 @@ from fedleak_guard.plain_message import MOST_EXAMPLES
 from fedleak_guard.policy_yaml import PolicyLoader
 from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.files import read_bounded
+from fedleak_recorder.lint.finding import Kind
 from fedleak_recorder.plain_fields import option, read_fields
 from fedleak_recorder.plain_values import strange_value
 
@@ -120,6 +121,14 @@ class MetricLimits:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LintLimits:
+    """What may leave of that which looks like more than an update."""
+
+    minimum: int = option("smallest number of people that a count or a statistic may be of", default=5, low=1)
+    allowed: tuple[Kind, ...] = option("kinds of findings that may leave", default=())
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeclaredPrivacy:
     """What the client declares to do to its update before it sends it."""
 
@@ -182,6 +191,7 @@ class Policy:
     received: ReceivedModels = option("models that the site accepts", default=ReceivedModels())
     own: OwnData = option("what the site has itself, for the checks that need it; it never leaves", default=OwnData())
     metrics: MetricLimits = option("limits on metrics", default=MetricLimits())
+    lint: LintLimits = option("what may leave of that which looks like more than an update", default=LintLimits())
     privacy: DeclaredPrivacy | None = option("declared clip and noise, which are checked", default=None)
     budget: Budget = option("budget", default=Budget())
     noise: AddedNoise | None = option("noise that the guard adds", default=None)

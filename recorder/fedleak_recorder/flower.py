@@ -21,6 +21,7 @@ from fedleak_recorder.described_model import Arrays
 from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.frameworks.flower import (
     arrays_in,
+    beside_arrays,
     client_of,
     metric,
     metrics_in,
@@ -98,6 +99,7 @@ class RecordingStrategy(Strategy):
             arrays=self._arrays(trained_model(message)),
             truth={name: numbers(metric(metrics, name, where)) for name in self.truth},
             where=where,
+            beside=beside_arrays(message, self.truth),
         )
 
     def _arrays(self, record: ArrayRecord) -> Arrays:
@@ -173,6 +175,7 @@ class RecordingLegacyStrategy(LegacyStrategy):
             arrays=self._contents(result.parameters),
             truth={name: numbers(metric(result.metrics, name, where)) for name in self.truth},
             where=where,
+            beside={"metrics": {name: value for name, value in result.metrics.items() if name not in self.truth}},
         )
 
     def _contents(self, parameters: Parameters) -> list[Array] | bytes:

@@ -24,6 +24,7 @@ from fedleak_recorder.frameworks.nvflare import (
     arrays_in,
     has_failed,
     holds_of,
+    metrics_in,
     origin_of,
     reported_in,
     round_of,
@@ -195,6 +196,7 @@ class RoundRecorder(FLComponent):
                 truth={name: reported[name] for name in self.truth},
                 where=where,
                 holds=holds,
+                beside={"metrics": {name: value for name, value in metrics_in(dxo).items() if name not in self.truth}},
             )
         )
         self._received.add(client)

@@ -12,6 +12,8 @@ from fedleak_recorder.drawn_clients import DrawnClients
 from fedleak_recorder.errors import require
 from fedleak_recorder.folder import RecordingFolder
 from fedleak_recorder.format import RECORDED_CLIENTS
+from fedleak_recorder.lint.finding import Finding
+from fedleak_recorder.lint.recorded import LintOfRecorded
 from fedleak_recorder.plain_values import whole_number
 from fedleak_recorder.pseudonyms import pseudonym, secret_key
 from fedleak_recorder.record_hash import hashed_truth
@@ -42,6 +44,9 @@ class Recorder:
 
     Clients appear under pseudonyms that a secret key gives, in an order that depends on the pseudonyms only. The key is
     drawn anew, or read from the environment variable ``FEDLEAK_KEY``, and is in no file of the recording.
+
+    The first messages are linted (docs/audit/lint.md): what of them is more than an update, such as rows of the data or
+    a value for each record, is a warning, once, and in `findings`.
 
     Args:
         folder: folder of the recording; it must not contain one, except to resume it.
@@ -134,6 +139,7 @@ class Recorder:
             versions=read_optional(versions, "versions"),
         )
         self._closed = False
+        self._lint = LintOfRecorded()
         self._writer: RecordingWriter | None = None
         self._model: DescribedModel | None = None
         """The model as `parameters` or the first round's describes it; None before."""
@@ -147,6 +153,11 @@ class Recorder:
                 self._copy.check_free()
         if parameters is not None:
             self._describe(read_mapping(parameters, "parameters"))
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What of the first messages is more than an update; each part once."""
+        return list(self._lint.findings)
 
     @property
     def parameters(self) -> Shapes:
@@ -262,6 +273,7 @@ class Recorder:
 
             def with_names(message: Sent) -> Sent:
                 where = message.where or f"what client {message.client} sent in round {number}"
+                self._lint.look(message, where)
                 return self._named(described, message, where)
 
             if self._most is None:

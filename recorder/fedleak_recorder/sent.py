@@ -25,6 +25,7 @@ class Sent:
         participants: names of the clients whose updates `arrays` sums up, as under secure aggregation; empty for the
             update of `client` alone.
         where: file or message, for errors.
+        beside: what it sent beside `arrays`, such as metrics; not recorded, but linted.
         holds: whether `arrays` are its model or its delta; None for what the description of the system says.
 
     Arrays are of any framework, see `fedleak_recorder.arrays.as_array`.
@@ -38,6 +39,7 @@ class Sent:
     participants: Sequence[str] = ()
     where: str = ""
     holds: Holds | None = None
+    beside: Mapping[str, Any] = field(default_factory=dict)
 
     def plain(self, where: str) -> "Sent":
         """The same with arrays of NumPy."""
@@ -59,4 +61,5 @@ class Sent:
             participants=self.participants,
             where=where,
             holds=self.holds,
+            beside=self.beside,
         )

@@ -92,6 +92,11 @@ def _wrong(message: Message, limits: MetricLimits) -> Iterator[str]:
         yield f"metrics of {bits:.0f} bits, where the policy allows {limits.max_bits:g}"
 
 
+def is_count(name: str, limits: MetricLimits) -> bool:
+    """Whether the policy names a metric as one of counts, whose cells this check looks at."""
+    return _fits(name, limits.counts)
+
+
 def _fits(name: str, patterns: tuple[str, ...]) -> bool:
     """Whether one of the policy's patterns fits a name."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -1,7 +1,7 @@
 """Reads messages of Flower: who sends or gets one, for which round it is, and what it holds."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -79,6 +79,16 @@ def metrics_in(reply: Message) -> dict[str, Any]:
     for record in reply.content.metric_records.values():
         metrics |= record.items()
     return metrics
+
+
+def beside_arrays(reply: Message, truth: Collection[str]) -> dict[str, Any]:
+    """Metrics and configurations of a reply by the name of their record, without what is sent for evaluations only."""
+    beside: dict[str, Any] = {}
+    for name, metrics in reply.content.metric_records.items():
+        beside[name] = {key: value for key, value in metrics.items() if key not in truth}
+    for name, settings in reply.content.config_records.items():
+        beside[name] = dict(settings)
+    return beside
 
 
 def metric(metrics: Mapping[str, Any], name: str, where: str) -> Any:

@@ -86,8 +86,13 @@ def arrays_in(content: DXO) -> dict[str, Array]:
 
 def reported_in(content: DXO) -> Mapping[str, Any]:
     """Meta data of a result, and the metrics in them, by name."""
-    metrics = content.meta.get(MetaKey.INITIAL_METRICS) or {}
-    return {**content.meta, **metrics}
+    return {**content.meta, **metrics_in(content)}
+
+
+def metrics_in(content: DXO) -> Mapping[str, Any]:
+    """Metrics of a result by name."""
+    metrics = content.meta.get(MetaKey.INITIAL_METRICS)
+    return metrics if isinstance(metrics, Mapping) else {}
 
 
 def origin_of(fl_ctx: FLContext) -> tuple[dict[str, Any], dict[str, str]]:

@@ -145,7 +145,10 @@ class _Parts:
         if value is None:
             return
         if isinstance(value, str):
-            self.texts[name] = value
+            # JSON in a text is what it holds, as frameworks with plain metrics send lists; a single number in brackets,
+            # as XGBoost writes it, is a text.
+            if "," not in value or not self._add_json(name, value):
+                self.texts[name] = value
         elif isinstance(value, bytes | bytearray | memoryview):
             self._add_bytes(name, bytes(value))
         elif isinstance(value, bool | int | float | np.generic):
@@ -194,18 +197,23 @@ class _Parts:
     def _add_content(self, name: str, content: bytes) -> None:
         """Adds bytes, and what they hold if they are JSON, as models of trees are sent."""
         self.contents[name] = content
-        if content[:1] not in (b"{", b"[") or len(content) > LARGEST_JSON:
-            return
+        self._add_json(name, content)
+
+    def _add_json(self, name: str, content: bytes | str) -> bool:
+        """Adds the parts of JSON; returns whether it is JSON of lists or mappings."""
+        if content[:1] not in (b"{", b"[", "{", "[") or len(content) > LARGEST_JSON:
+            return False
         inner = _Parts()
         try:
             inner.add(name, parse_json(content, where=name[:80]), 0)
         # What cannot be read is judged as bytes.
         except (ValueError, InputError):
-            return
+            return False
         self.arrays |= inner.arrays
         self.texts |= inner.texts
         self.numbers |= inner.numbers
         self.lists |= inner.lists
+        return True
 
     def _add_array(self, name: str, array: Array) -> None:
         if array.dtype.kind not in "biufc":

@@ -9,7 +9,7 @@ from fedleak_recorder.lint.any_message import AnyMessage
 from fedleak_recorder.lint.checks.centroids import CENTRES
 from fedleak_recorder.lint.data_grid import FEWEST_BITS, Grid, grid_of, is_around_zero_point, is_two_valued
 from fedleak_recorder.lint.finding import Finding
-from fedleak_recorder.lint.name_words import last_words
+from fedleak_recorder.lint.name_words import last_words, words_of
 from fedleak_recorder.lint.sample import column_of, rows_of
 from fedleak_recorder.lint.settings import Settings
 from fedleak_recorder.lint.sparse_updates import is_sparse_index
@@ -63,7 +63,7 @@ def _gridded(message: AnyMessage, name: str, array: Array) -> str:
         return ""
     if array.ndim == 1 or array.size == max(array.shape):
         return _gridded_column(message, name, array)
-    if _is_quantised(message, array, rows):
+    if _is_quantised(message, array, rows) or _is_of_bins(name, array):
         return ""
     # By column, since a table has ages in one column and prices in another.
     columns_on_grid = 0
@@ -159,6 +159,11 @@ def _is_counting(message: AnyMessage, name: str, array: Array, column: Array) ->
     return any(CENTRES & {*last_words(other)} for other in beside)
 
 
+def _is_of_bins(name: str, array: Array) -> bool:
+    """Whether rows are bins of a histogram: two borders and a count."""
+    return array.ndim == 2 and array.shape[1] == 3 and bool(_COUNTING & {*words_of(name)})
+
+
 def _has_equal_gaps(column: Array) -> bool:
     """Whether values rise or fall by one step, as positions and the borders of bins do."""
     gaps = np.diff(column.astype(np.float64))
@@ -218,4 +223,6 @@ def _is_as_long_as_the_data(message: AnyMessage, name: str, array: Array) -> boo
         return False
     # Rows of zeros are those of a table that the client did not touch.
     has_untouched = not np.abs(rows).sum(axis=1).all()
-    return not has_untouched and not any(True for _ in message.others_with_axis(count, name))
+    # Vectors of a layer are no whole numbers; those of the places of records are.
+    others = [message.arrays[other] for other in message.others_with_axis(count, name)]
+    return not has_untouched and all(other.ndim == 1 and other.dtype.kind in "iu" for other in others)

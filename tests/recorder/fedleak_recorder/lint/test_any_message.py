@@ -30,6 +30,13 @@ def test_json_in_bytes_is_read_as_its_parts() -> None:
     assert message.contents["0"] == content
 
 
+def test_json_in_a_text_is_what_it_holds() -> None:
+    message = AnyMessage.of({"m": '{"a": 123, "list": [1, 2, 3]}', "broken": "{not JSON"})
+    assert message.numbers == {"m/a": 123}
+    assert message.lists == {"m/list"}
+    assert message.texts == {"broken": "{not JSON"}
+
+
 def test_a_mapping_of_cells_is_a_list() -> None:
     message = AnyMessage.of({"hist": {0: 3, 1: 0, 2: 7}})
     assert message.arrays["hist"].tolist() == [3, 0, 7]

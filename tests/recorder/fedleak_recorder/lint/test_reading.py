@@ -108,6 +108,7 @@ def test_missing_files_and_folders_are_input_errors(tmp_path: Path) -> None:
             read_message(path)
 
 
+@pytest.mark.filterwarnings("ignore:.*holds more than an update")
 def test_the_messages_of_a_recording_are_those_of_its_clients(tmp_path: Path) -> None:
     people = {f"site {number}": ({"weight": table(DRAWS, 40).astype("f")}, 40) for number in range(3)}
     with Recorder(tmp_path / "run", holds="deltas", parameters={"weight": (40, 6)}) as recorder:
