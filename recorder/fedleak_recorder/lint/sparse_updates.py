@@ -21,6 +21,11 @@ def is_sparse_value(message: AnyMessage, name: str) -> bool:
     return any(_is_pair(message, other, name) for other in message.others_with_axis(values.size, name))
 
 
+def is_of_sparse_update(message: AnyMessage, name: str) -> bool:
+    """Whether an array holds the places or the numbers of a sparse update."""
+    return is_sparse_index(message, name) or is_sparse_value(message, name)
+
+
 def _is_pair(message: AnyMessage, name: str, other: str) -> bool:
     """Whether one array has the places, and another in the same part the numbers of a sparse update."""
     places = message.arrays[name]

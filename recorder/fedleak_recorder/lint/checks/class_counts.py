@@ -12,6 +12,7 @@ from fedleak_recorder.lint.finding import Finding
 from fedleak_recorder.lint.name_words import last_words, words_of
 from fedleak_recorder.lint.sample import column_of
 from fedleak_recorder.lint.settings import Settings
+from fedleak_recorder.lint.sparse_updates import is_of_sparse_update
 
 _MOST_CELLS = 10_000
 _COUNTING = {"class", "classes", "label", "labels", "count", "counts", "hist", "histogram", "bin", "bins", "category"}
@@ -23,6 +24,8 @@ _EXACT = 1e-3
 def findings(message: AnyMessage, settings: Settings) -> Iterator[Finding]:  # noqa: ARG001 - as every check
     """Counts and shares of the classes of the examples, or of the cells of a histogram."""
     for name, array in message.arrays.items():
+        if is_of_sparse_update(message, name):
+            continue
         column = column_of(array)
         if column is None or not 2 <= len(column) <= _MOST_CELLS or array.size > _MOST_CELLS:
             continue

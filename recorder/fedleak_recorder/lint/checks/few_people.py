@@ -12,6 +12,7 @@ from fedleak_recorder.lint.finding import Finding
 from fedleak_recorder.lint.name_words import last_words, words_of
 from fedleak_recorder.lint.sample import column_of
 from fedleak_recorder.lint.settings import Settings
+from fedleak_recorder.lint.sparse_updates import is_of_sparse_update
 
 _COUNTS = {"count", "counts", "hist", "histogram", "freq", "freqs", "frequency", "frequencies", "cell", "cells"}
 _PEOPLE = {"cases", "deaths", "patients", "people", "persons", "subjects", "observed", "censored", "risk", "events"}
@@ -55,6 +56,8 @@ def findings(message: AnyMessage, settings: Settings) -> Iterator[Finding]:
     """Counts below the minimum, and values of single people."""
     totals = totals_of(message)
     for name, array in message.arrays.items():
+        if is_of_sparse_update(message, name):
+            continue
         column = _cells_of(name, array)
         if column is None:
             if _is_extreme(name) and array.size:

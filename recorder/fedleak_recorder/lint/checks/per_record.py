@@ -7,7 +7,7 @@ from fedleak_recorder.lint.any_message import AnyMessage
 from fedleak_recorder.lint.finding import Finding
 from fedleak_recorder.lint.sample import column_of
 from fedleak_recorder.lint.settings import Settings
-from fedleak_recorder.lint.sparse_updates import is_sparse_index, is_sparse_value
+from fedleak_recorder.lint.sparse_updates import is_of_sparse_update
 
 _FEWEST = 4
 """Values from which on their number is compared with that of the examples."""
@@ -31,6 +31,6 @@ def findings(message: AnyMessage, settings: Settings) -> Iterator[Finding]:  # n
 
 def _is_of_a_layer(message: AnyMessage, name: str, array: Array) -> bool:
     """Whether another array has a side of that length, as the weight beside a bias has, or both are a sparse update."""
-    if is_sparse_index(message, name) or is_sparse_value(message, name):
+    if is_of_sparse_update(message, name):
         return True
     return any(message.arrays[other].ndim > 1 for other in message.others_with_axis(array.size, name))

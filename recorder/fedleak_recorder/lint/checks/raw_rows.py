@@ -99,8 +99,8 @@ def _is_quantised(message: AnyMessage, array: Array, rows: Array) -> bool:
 
 
 def _has_most_at_an_end(rows: Array) -> bool:
-    """Whether a tenth of the numbers are the smallest one, as in counts and dark images; quantised ones have few."""
-    return bool(np.mean(rows == rows.min()) >= 0.1)
+    """Whether a fifth of the numbers are the smallest one, as in counts and dark images; quantised ones have few."""
+    return bool(np.mean(rows == rows.min()) >= 0.2)
 
 
 def _are_images(message: AnyMessage, array: Array) -> bool:
