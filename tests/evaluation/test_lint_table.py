@@ -23,8 +23,8 @@ def recording_of(folder: Path, arrays: dict[str, Array]) -> Path:
 @pytest.mark.filterwarnings("ignore:.*holds more than an update")
 def test_rows_under_the_name_of_a_weight_are_a_row(tmp_path: Path) -> None:
     arrays = {**network(draws_of(0)), "3.weight": table(draws_of(0), 40).astype("f")}
-    found = lint_table(Recording(recording_of(tmp_path / "run", arrays)))
-    assert found[["tensor", "what", "messages"]].to_numpy().tolist() == [["3.weight", "raw-rows", "6 of 6"]]
+    findings = lint_table(Recording(recording_of(tmp_path / "run", arrays)))
+    assert findings[["tensor", "what", "messages"]].to_numpy().tolist() == [["3.weight", "raw-rows", "6 of 6"]]
 
 
 def test_updates_are_no_row(tmp_path: Path) -> None:
