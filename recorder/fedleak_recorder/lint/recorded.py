@@ -50,7 +50,10 @@ def _findings_of(message: Sent) -> list[Finding]:
         arrays = {str(place): value for place, value in enumerate(arrays)}
     for parts in ({"arrays": arrays, **message.beside}, {"arrays": arrays}):
         # What is no array is refused by the recorder itself, with what it expected; what is beside may be anything.
-        with contextlib.suppress(InputError, TypeError, ValueError):
+        with contextlib.suppress(InputError, TypeError, ValueError, OverflowError):
+            examples = int(message.examples)
+            if examples != message.examples:
+                return []
             # A count of 0 says that it is unknown.
-            return linted(AnyMessage.of(parts, examples=int(message.examples) or None))
+            return linted(AnyMessage.of(parts, examples=examples or None))
     return []

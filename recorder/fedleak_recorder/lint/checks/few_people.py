@@ -14,6 +14,8 @@ from fedleak_recorder.lint.sample import column_of
 from fedleak_recorder.lint.settings import Settings
 from fedleak_recorder.lint.sparse_updates import is_of_sparse_update
 
+_FEWEST_IN_ALL = 10
+"""People in all from which on numbers that add up to them are a histogram and no chance."""
 _COUNTS = {"count", "counts", "hist", "histogram", "freq", "freqs", "frequency", "frequencies", "cell", "cells"}
 _PEOPLE = {"cases", "deaths", "patients", "people", "persons", "subjects", "observed", "censored", "risk", "events"}
 _OF_TRAINING = {"batch", "batches", "epoch", "epochs", "round", "rounds", "step", "steps", "layer", "layers", "token"}
@@ -87,7 +89,8 @@ def _small_cells(name: str, column: Array, totals: dict[int, str], minimum: int)
     """Number of cells of a histogram that are not empty and below the minimum; 0 if it is none."""
     if column.min() < 0 or not is_whole(column):
         return 0
-    is_histogram = int(column.sum(dtype=np.float64)) in totals and np.count_nonzero(column) > 1
+    total = int(column.sum(dtype=np.float64))
+    is_histogram = total >= _FEWEST_IN_ALL and total in totals and np.count_nonzero(column) > 1
     if not (_is_count(name) or is_histogram):
         return 0
     return int(np.count_nonzero((column > 0) & (column < minimum)))

@@ -86,6 +86,11 @@ def test_a_bias_as_long_as_the_data_is_that_of_a_layer() -> None:
     }
 
 
+def test_small_whole_numbers_are_no_histogram_by_chance() -> None:
+    update = {"weight": np.ones((2, 3), "f"), "bias": np.ones(2, "f")}
+    assert kinds_of({"arrays": update}, examples=2) == set()
+
+
 def test_findings_are_frozen() -> None:
     finding = linted(AnyMessage.of({"patient_id": 17}))[0]
     with pytest.raises(dataclasses.FrozenInstanceError):
