@@ -2,7 +2,6 @@
 
 import io
 import json
-import pickle
 import subprocess
 import sys
 import zipfile
@@ -17,7 +16,7 @@ from fedleak_recorder import Recorder
 from fedleak_recorder.errors import InputError
 from fedleak_recorder.lint.linting import linted
 from fedleak_recorder.lint.reading import is_recording, read_message, recorded_messages
-from tests.lint_toys import network, table, xgboost_json
+from tests.lint_toys import PICKLED, network, table, xgboost_json
 
 DRAWS = np.random.default_rng(0)
 ROWS = table(DRAWS, 40)
@@ -38,7 +37,7 @@ def files_of(folder: Path) -> dict[str, Path]:
     (folder / "model.json").write_bytes(xgboost_json(DRAWS, 301))
     (folder / "model.ubj").write_bytes(b"{L\0\0\0\0\0\0\0\x07learner{")
     (folder / "notes.txt").write_text("The patient was seen on Monday with fever and cough and was sent home.")
-    (folder / "model.pkl").write_bytes(pickle.dumps({"w": [1, 2]}))
+    (folder / "model.pkl").write_bytes(PICKLED + b"\x94s.")
     with zipfile.ZipFile(folder / "model.pt", "w") as archive:
         archive.writestr("data.pkl", b"x")
     (folder / "all.tar.gz").write_bytes(b"\x1f\x8b\x08rest")
@@ -88,8 +87,11 @@ def test_texts_in_a_table_are_columns(tmp_path: Path) -> None:
 
 def test_objects_of_numpy_are_not_unpickled(tmp_path: Path) -> None:
     path = tmp_path / "objects.npy"
-    np.save(path, np.array([{"a": 1}], object), allow_pickle=True)
-    assert read_message(path).arrays == {}
+    header = b"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }".ljust(117) + b"\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + PICKLED + b"\x94s.")
+    message = read_message(path)
+    assert message.arrays == {}
+    assert list(message.contents) == ["objects"]
 
 
 def test_a_small_archive_of_large_arrays_is_refused(tmp_path: Path) -> None:
