@@ -12,7 +12,7 @@ import argparse
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,18 +60,19 @@ VARIANTS = {
 
 def tables(stroke: Path | None) -> dict[str, Rows]:
     """Rows and a yes or no of each data set."""
-    found = {}
-    for name, loaded, positive in (
+    loaders: list[tuple[str, Any, Callable[[Any], Any]]] = [
         ("breast cancer", datasets.load_breast_cancer(), lambda target: target == 1),
         ("diabetes", datasets.load_diabetes(), lambda target: target > np.median(target)),
         ("wine", datasets.load_wine(), lambda target: target == 0),
         ("digits", datasets.load_digits(), lambda target: target == 8),
-    ):
+    ]
+    tables_by_name = {}
+    for name, loaded, positive in loaders:
         labels = torch.from_numpy(positive(loaded.target)).long()
-        found[name] = (torch.from_numpy(loaded.data).float(), labels)
+        tables_by_name[name] = (torch.from_numpy(loaded.data).float(), labels)
     if stroke is not None:
-        found["stroke"] = client_of(stroke / "nc_5" / "data" / "client_0" / "train")
-    return found
+        tables_by_name["stroke"] = client_of(stroke / "nc_5" / "data" / "client_0" / "train")
+    return tables_by_name
 
 
 def client_of(folder: Path) -> Rows:

@@ -52,6 +52,7 @@ FAMILIES = {
     "record_membership": True,
     "source": False,
     "sums_over_rounds": False,
+    "trees": True,
     "words": False,
 }
 """Families of attacks, and whether examples of one of them train with Lightning or load the transformers library."""

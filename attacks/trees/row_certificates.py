@@ -225,4 +225,6 @@ class _Program:
         if solution.status == _INFEASIBLE:
             return None
         # Where the solver stops for another reason, nothing is certain.
-        return float(solution.fun) if solution.status == 0 else 0.0
+        if solution.status != 0 or solution.fun is None:
+            return 0.0
+        return float(solution.fun)

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from fedleak_recorder.arrays import as_array
 from fedleak_recorder.described_model import Arrays, DescribedModel
@@ -87,6 +87,9 @@ class Recorder:
         >>> sorted(path.name for path in Path(folder).glob("rounds/*"))
         ['000000-0000.safetensors']
     """
+
+    lints: ClassVar[bool] = True
+    """Whether the first messages are linted: not where they are known to be more than updates."""
 
     def __init__(
         self,
@@ -273,7 +276,8 @@ class Recorder:
 
             def with_names(message: Sent) -> Sent:
                 where = message.where or f"what client {message.client} sent in round {number}"
-                self._lint.look(message, where)
+                if self.lints:
+                    self._lint.look(message, where)
                 return self._named(described, message, where)
 
             if self._most is None:

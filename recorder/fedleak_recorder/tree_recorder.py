@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -67,6 +67,9 @@ class TreeRecorder(Recorder):
         ...     recorder.parameters
         {'trees': (1, 15, 8), 'base_score': (1,)}
     """
+
+    lints: ClassVar[bool] = False
+    """A lint names trees, which is what it is for."""
 
     def __init__(
         self,

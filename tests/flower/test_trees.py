@@ -82,6 +82,6 @@ def test_a_strategy_of_parameter_lists(tmp_path: Path) -> None:
         tree = json.dumps(model_values((2,), seed=number)).encode()
         sent = Parameters(tensor_type="", tensors=[tree])
         results.append((Proxy(str(number)), FitRes(Status(Code.OK, ""), sent, 7, {})))
-    strategy.aggregate_fit(1, results, [])  # type: ignore[arg-type]
+    strategy.aggregate_fit(1, results, [])
     (view,) = Recording(tmp_path).views()
     assert view.deltas["trees"].shape == (2, 1, 7, 8)

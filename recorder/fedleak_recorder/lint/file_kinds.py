@@ -76,6 +76,6 @@ def _text_kind(content: bytes) -> str:
     beginning = text.lstrip()[:1]
     if beginning not in ("{", "["):
         return "a readable text"
-    if '"gradient_booster"' in text or '"learner"' in text or '"oblivious_trees"' in text or '"tree_info"' in text:
+    if '"gradient_booster"' in text or '"learner"' in text or '"oblivious_trees"' in text or '"tree_structure"' in text:
         return TREES
     return "JSON"

@@ -2,7 +2,7 @@
 
 import contextlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fedleak_recorder.errors import InputError
 from fedleak_recorder.lint.any_message import AnyMessage
@@ -46,8 +46,11 @@ class LintOfRecorded:
 def _findings_of(message: Sent) -> list[Finding]:
     """What of a message is more than an update: of its arrays, and of what was sent beside them."""
     arrays = message.arrays
-    if not isinstance(arrays, Mapping):
+    if isinstance(arrays, Sequence):
         arrays = {str(place): value for place, value in enumerate(arrays)}
+    # Anything else is refused by the recorder itself.
+    if not isinstance(arrays, Mapping):
+        return []
     for parts in ({"arrays": arrays, **message.beside}, {"arrays": arrays}):
         # What is no array is refused by the recorder itself, with what it expected; what is beside may be anything.
         with contextlib.suppress(InputError, TypeError, ValueError, OverflowError):

@@ -1,6 +1,7 @@
 """Counts of nodes are exact where the arithmetic holds, and certified nowhere else."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -83,7 +84,7 @@ def with_base_score(view: RoundView) -> RoundView:
     return dataclasses.replace(view, deltas={**view.deltas, BASE_SCORE: view.deltas[BASE_SCORE] * 1.01})
 
 
-BROKEN = {
+BROKEN: dict[str, Callable[[RoundView], RoundView]] = {
     "noise": noisy,
     "rounding": rounded,
     "another base score": with_base_score,

@@ -31,7 +31,13 @@ def test_a_tree_equals_that_of_xgboost() -> None:
     _, truth = rounds_toy()
     rows, labels = truth["records"][2], truth["record_labels"][2]
     settings = dataclasses.replace(algorithm(), depth=3)
-    params = {"eta": 0.3, "max_depth": 3, "lambda": 1, "min_child_weight": 1, "tree_method": "exact"}
+    params = {
+        "eta": settings.eta,
+        "max_depth": settings.depth,
+        "lambda": settings.reg_lambda,
+        "min_child_weight": settings.min_child_weight,
+        "tree_method": "exact",
+    }
     (theirs,), base_score = first_tree((rows, labels), params)
     forest = torch.zeros(0, settings.largest_tree, 8)
     ours = grow_tree(rows, labels, forest, float(base_score), settings)[: len(theirs)]

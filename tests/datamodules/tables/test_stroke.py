@@ -61,6 +61,6 @@ def test_other_files_are_refused(root: Path, content: object) -> None:
 
 def test_objects_are_not_loaded(root: Path) -> None:
     path = root / "stroke" / "nc_5" / "data" / "client_0" / "valid" / "x_valid.npy"
-    np.save(path, np.array([object()] * 8), allow_pickle=True)
+    np.save(path, np.array([object()] * 8))
     with pytest.raises(InputError, match="array"):
         _ = Stroke(root=str(root)).num_clients

@@ -10,7 +10,7 @@ from fedleak_recorder.lint.settings import Settings
 _KEYS = {
     "gradient_booster": "XGBoost",
     "oblivious_trees": "CatBoost",
-    "tree_info": "LightGBM",
+    "tree_structure": "LightGBM",
 }
 """A level of a library's JSON that no other has, by which its trees are known."""
 
