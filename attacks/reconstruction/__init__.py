@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from fedleak.attacks.reconstruction.gradient_matching import FedAvgMatching as FedAvgMatching
     from fedleak.attacks.reconstruction.gradient_matching import InvertingGradients as InvertingGradients
     from fedleak.attacks.reconstruction.gradient_matching import UnrelatedUpdate as UnrelatedUpdate
-    from fedleak.attacks.reconstruction.head_features import HeadClassMeans as HeadClassMeans
     from fedleak.attacks.reconstruction.head_features import HeadFeatures as HeadFeatures
     from fedleak.attacks.reconstruction.head_features import HeadImages as HeadImages
     from fedleak.attacks.reconstruction.head_features import MeanFeatures as MeanFeatures
@@ -46,7 +45,6 @@ else:
             "FedAvgMatching": "fedleak.attacks.reconstruction.gradient_matching",
             "InvertingGradients": "fedleak.attacks.reconstruction.gradient_matching",
             "UnrelatedUpdate": "fedleak.attacks.reconstruction.gradient_matching",
-            "HeadClassMeans": "fedleak.attacks.reconstruction.head_features",
             "HeadFeatures": "fedleak.attacks.reconstruction.head_features",
             "HeadImages": "fedleak.attacks.reconstruction.head_features",
             "MeanFeatures": "fedleak.attacks.reconstruction.head_features",

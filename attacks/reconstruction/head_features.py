@@ -400,43 +400,6 @@ class HeadImages(ReconstructionAttack):
         return (_MIDDLE + _SPREAD * standardised.detach()).clamp(0, 1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class HeadClassMeans(ReconstructionAttack):
-    """Of each record whose class the update shows, the mean of the adversary's images of that class.
-
-    It reads nothing but the class. What `HeadImages` reaches beyond it is due to the features.
-
-    Threat model: as of `HeadImages`.
-
-    Args:
-        failures: see `HeadFeatures`.
-
-    References:
-        This project.
-
-    Example:
-        >>> import torch
-        >>> from fedleak.attacks.reconstruction import HeadClassMeans
-        >>> from fedleak.attacks.reconstruction.toy import toy
-        >>> view, truth = toy("head")
-        >>> estimate = HeadClassMeans()(view, generator=torch.Generator().manual_seed(0))
-        >>> float(estimate.score(view, truth).metrics["psnr"].mean()) > 6
-        True
-    """
-
-    name = "head-class-means"
-    cost = HeadFeatures.cost
-    threat_model = HeadImages.threat_model
-
-    failures: PositiveInt = 40
-
-    def run(self, view: RoundView, *, generator: torch.Generator) -> ReconstructionEstimate:
-        separated = _of_images(view, failures=self.failures, generator=generator)
-        means = _class_means(view)
-        classes = [client.classes for client in separated]
-        return reconstruction([means[client_classes] for client_classes in classes], labels=classes)
-
-
 def _of_images(view: RoundView, *, failures: int, generator: torch.Generator) -> list[Separated]:
     """The features of each client's images.
 

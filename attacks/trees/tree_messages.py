@@ -55,7 +55,7 @@ def trees_of_clients(view: History, algorithm: TreesAlgorithm, most_trees: int) 
     """
     clients: dict[int, ClientTrees] = {}
     # Of each client, the trees that it sent, to tell them from others in the forest.
-    own: dict[int, list[Tensor]] = {}
+    sent_trees: dict[int, list[Tensor]] = {}
     seen: dict[int, int] = {}
     for part in view.each_round():
         if TREES not in part.deltas or BASE_SCORE not in part.deltas or TREES not in part.model:
@@ -67,7 +67,7 @@ def trees_of_clients(view: History, algorithm: TreesAlgorithm, most_trees: int) 
                 is_sender = (view.pseudonyms == pseudonym) & (view.sent_in == part.round)
                 message = int(is_sender.nonzero()[0, 0])
                 clients[pseudonym] = ClientTrees(message=message, examples=int(part.example_counts[position]))
-                own[pseudonym], seen[pseudonym] = [], 0
+                sent_trees[pseudonym], seen[pseudonym] = [], 0
             client = clients[pseudonym]
             if len(client.trees) >= most_trees:
                 continue
@@ -75,14 +75,14 @@ def trees_of_clients(view: History, algorithm: TreesAlgorithm, most_trees: int) 
             score = part.model[BASE_SCORE] if size else part.deltas[BASE_SCORE][position]
             base_score = float(score.double().flatten()[0])
             new = forest[seen[pseudonym] : size]
-            others = [tree for tree in new if not any(torch.equal(tree, mine) for mine in own[pseudonym])]
+            others = [tree for tree in new if not any(torch.equal(tree, mine) for mine in sent_trees[pseudonym])]
             seen[pseudonym] = size
             for tree in part.deltas[TREES][position]:
                 boxes = TreeBoxes.of(tree, features=algorithm.features)
                 if boxes is None:
                     continue
                 client.trees.append(SentTree(boxes, base_score, _boxes_of(others, algorithm.features)))
-                own[pseudonym].append(_as_in(forest, tree))
+                sent_trees[pseudonym].append(_as_in(forest, tree))
                 others = []
     return list(clients.values())
 

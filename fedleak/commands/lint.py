@@ -93,7 +93,8 @@ def _print_findings(findings: Mapping[str, Sequence["Finding"]], messages: int) 
     total = sum(map(len, findings.values()))
     count = f"{messages} messages" if messages != 1 else "1 message"
     if total:
-        print(f"{total} findings in {count}.")
+        findings_in_words = f"{total} findings" if total != 1 else "1 finding"
+        print(f"{findings_in_words} in {count}.")
     else:
         print(f"no finding in {count}. An update of a network leaks too: fedleak audit measures how much.")
 

@@ -27,7 +27,7 @@ def test_an_update_has_no_finding_and_rows_have_one(tmp_path: Path, capsys: pyte
     said = capsys.readouterr().out
     assert said.startswith("raw-rows:\n  rows.npz: weight: 40 x 6 ")
     assert "way out: Send a sum" in said
-    assert said.endswith("1 findings in 1 message.\n")
+    assert said.endswith("1 finding in 1 message.\n")
 
 
 def test_a_folder_is_read_whole_and_what_grows_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
