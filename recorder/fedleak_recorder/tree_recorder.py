@@ -35,6 +35,14 @@ _PARAMETERS: Mapping[str, tuple[tuple[str, ...], Any]] = {
     "seed": (("seed", "random_state"), 0),
 }
 """Names of XGBoost's parameters and its default, by the field of the clients' algorithm."""
+_UNKNOWN_TO_ATTACKS: Mapping[str, float] = {
+    "alpha": 0.0,
+    "reg_alpha": 0.0,
+    "scale_pos_weight": 1.0,
+    "max_delta_step": 0.0,
+}
+"""Parameters that change the weights of nodes, with the values at which they do not: attacks compute without them, and
+would be certain of what is wrong."""
 _WAY_OUT = "Give what Booster.save_raw gives, in JSON or UBJ."
 
 
@@ -48,7 +56,7 @@ class TreeRecorder(Recorder):
     Args:
         folder: folder of the recording.
         parameters: XGBoost's parameters of the clients, as ``xgboost.train`` takes them; those that are left out have
-            XGBoost's defaults.
+            XGBoost's defaults. ``alpha``, ``scale_pos_weight`` and ``max_delta_step`` must have them.
         features: number of columns.
         rounds: number of rounds, with `clients_per_round` the room for the global model.
         clients_per_round: largest number of clients of a round.
@@ -170,6 +178,11 @@ class TreeRecorder(Recorder):
 
 def _arguments(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of the clients' algorithm from XGBoost's parameters."""
+    for name, without in _UNKNOWN_TO_ATTACKS.items():
+        value = parameters.get(name, without)
+        is_without = str(value) == str(without) or value == without
+        way_out = "It changes the weights of nodes, which no attack knows of: such trees cannot be recorded."
+        require(is_without, f"{name} of {without:g}", repr(value)[:60], way_out)
     arguments = {}
     for field, (names, default) in _PARAMETERS.items():
         value = default

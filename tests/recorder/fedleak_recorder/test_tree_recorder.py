@@ -129,3 +129,14 @@ def test_parameters_are_those_of_xgboost(tmp_path: Path) -> None:
         TreeRecorder(tmp_path, {"max_depth": 0}, features=5, rounds=1, clients_per_round=1)
     with pytest.raises(InputError, match="eta"):
         TreeRecorder(tmp_path, {"eta": "fast"}, features=5, rounds=1, clients_per_round=1)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"alpha": 1}, {"reg_alpha": "0.5"}, {"scale_pos_weight": 3.0}, {"max_delta_step": 1}]
+)
+def test_parameters_that_no_attack_knows_of_are_refused(wrong: dict[str, Any], tmp_path: Path) -> None:
+    (name,) = wrong
+    with pytest.raises(InputError, match=f"{name} of [01]; found"):
+        TreeRecorder(tmp_path / "out", wrong, features=4, rounds=1, clients_per_round=1)
+    harmless = {"alpha": 0, "scale_pos_weight": 1}
+    TreeRecorder(tmp_path / "out", harmless, features=4, rounds=1, clients_per_round=1).close()
