@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -10,12 +11,12 @@ import numpy as np
 
 from fedleak_recorder.arrays import Array
 from fedleak_recorder.described_model import DescribedModel
-from fedleak_recorder.errors import InputError, require
+from fedleak_recorder.errors import require
 from fedleak_recorder.recorder import Recorder
 from fedleak_recorder.sent import Sent
 from fedleak_recorder.shard_check import TREES
 from fedleak_recorder.trees.forest import FIELDS, Forest
-from fedleak_recorder.trees.xgboost import read_forest
+from fedleak_recorder.trees.xgboost import OBJECTIVES, read_forest
 
 BASE_SCORE = "base_score"
 """Name of the score before the first tree."""
@@ -40,9 +41,17 @@ _UNKNOWN_TO_ATTACKS: Mapping[str, float] = {
     "reg_alpha": 0.0,
     "scale_pos_weight": 1.0,
     "max_delta_step": 0.0,
+    "num_parallel_tree": 1.0,
 }
 """Parameters that change the weights of nodes, with the values at which they do not: attacks compute without them, and
 would be certain of what is wrong."""
+_UNKNOWN_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "booster": ("gbtree",),
+    "monotone_constraints": ("", "()", "[]", "{}"),
+    "process_type": ("default",),
+    "sampling_method": ("uniform",),
+}
+"""The same of parameters that are no numbers, with the texts at which they do not."""
 _WAY_OUT = "Give what Booster.save_raw gives, in JSON or UBJ."
 
 
@@ -56,7 +65,9 @@ class TreeRecorder(Recorder):
     Args:
         folder: folder of the recording.
         parameters: XGBoost's parameters of the clients, as ``xgboost.train`` takes them; those that are left out have
-            XGBoost's defaults. ``alpha``, ``scale_pos_weight`` and ``max_delta_step`` must have them.
+            XGBoost's defaults. Those that change the weights of nodes otherwise must have them: ``alpha``,
+            ``scale_pos_weight``, ``max_delta_step``, ``num_parallel_tree``, ``booster``, ``monotone_constraints``,
+            ``process_type`` and ``sampling_method``.
         features: number of columns.
         rounds: number of rounds, with `clients_per_round` the room for the global model.
         clients_per_round: largest number of clients of a round.
@@ -158,8 +169,8 @@ class TreeRecorder(Recorder):
         require(not isinstance(content, list | None), f"a model as {where}", type(content).__name__, _WAY_OUT)
         forest = self._read(content, where)
         limit = self._arguments["trees"]
-        # More trees than a client grows in a round: it sent the whole model.
-        if self._global is not None and len(forest.trees) > limit:
+        # More trees than a client grows in a round, or all of the global ones and others: it sent the whole model.
+        if self._global is not None and (len(forest.trees) > limit or forest.continues(self._global, where=where)):
             forest = forest.after(self._global, where=where)
         arrays = {
             TREES: forest.padded(limit, self._nodes, where=where),
@@ -169,33 +180,65 @@ class TreeRecorder(Recorder):
 
     def _read(self, content: Any, where: str) -> Forest:
         forest = read_forest(content, where=where)
-        for name in ("features", "objective"):
+        for name, actual in (("features", forest.features), ("objective", forest.objective)):
             declared = self._arguments[name]
-            actual = getattr(forest, name)
             require(actual == declared, f"{name} {declared} in {where}", actual, "Correct the recorder's arguments.")
+        most = self._arguments["depth"]
+        depth = forest.depth
+        require(
+            depth <= most,
+            f"nodes at most {most} splits below the root in {where}",
+            f"{depth}",
+            "Record with a larger max_depth.",
+        )
         return forest
 
 
 def _arguments(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of the clients' algorithm from XGBoost's parameters."""
-    for name, without in _UNKNOWN_TO_ATTACKS.items():
-        value = parameters.get(name, without)
-        is_without = str(value) == str(without) or value == without
-        way_out = "It changes the weights of nodes, which no attack knows of: such trees cannot be recorded."
-        require(is_without, f"{name} of {without:g}", repr(value)[:60], way_out)
-    arguments = {}
+    # XGBoost takes None for a parameter that is left out.
+    given = {name: value for name, value in parameters.items() if value is not None}
+    _check_known(given)
+    arguments: dict[str, Any] = {}
     for field, (names, default) in _PARAMETERS.items():
         value = default
+        # If both names of a parameter are given, XGBoost takes the second one.
         for name in names:
-            value = parameters.get(name, value)
-        # XGBoost takes whole numbers and texts for any number; the fields have the type of their defaults.
-        try:
-            arguments[field] = type(default)(value)
-        except (TypeError, ValueError):
-            raise InputError(
-                expected=f"{names[0]} as XGBoost takes it", found=repr(value)[:60], way_out="Correct it."
-            ) from None
+            value = given.get(name, value)
+        arguments[field] = _argument(value, default, names[0])
+    objective = arguments["objective"]
+    known = ", ".join(OBJECTIVES)
+    require(objective in OBJECTIVES, f"objective among {known}", objective[:60], "Others cannot be recorded.")
     return arguments
+
+
+def _check_known(parameters: Mapping[str, Any]) -> None:
+    """Refuses parameters that change the weights of nodes in a way that no attack knows of."""
+    way_out = "It changes the weights of nodes, which no attack knows of: such trees cannot be recorded."
+    for name, without in _UNKNOWN_TO_ATTACKS.items():
+        value = parameters.get(name, without)
+        require(_number(value) == without, f"{name} of {without:g}", repr(value)[:60], way_out)
+    for name, choices in _UNKNOWN_CHOICES.items():
+        value = parameters.get(name, choices[0])
+        require(str(value) in choices, f"{name} of {choices[0]!r}", repr(value)[:60], way_out)
+
+
+def _argument(value: Any, default: Any, name: str) -> Any:
+    """The value of a parameter with the type of its default."""
+    if isinstance(default, str):
+        return str(value)
+    number = _number(value)
+    is_value = math.isfinite(number) and (isinstance(default, float) or number.is_integer())
+    require(is_value, f"{name} as XGBoost takes it", repr(value)[:60], "Correct it.")
+    return type(default)(number)
+
+
+def _number(value: Any) -> float:
+    """A number or its text, as XGBoost takes both; NaN for anything else."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 def _contents(message: Any, where: str) -> Any:
@@ -203,8 +246,10 @@ def _contents(message: Any, where: str) -> Any:
     if isinstance(message, Mapping) and MODEL_DATA in message:
         message = message[MODEL_DATA]
     elif isinstance(message, Mapping) and "learner" not in message:
-        # Arrays by name: Flower has one.
+        # Arrays by name: Flower has one. Bytes by name could be one model or several.
         message = list(message.values())
+        are_arrays = all(isinstance(part, np.ndarray) for part in message)
+        require(are_arrays, f"a model, or arrays by name, as {where}", "others by name", _WAY_OUT)
     if message is None:
         return None
     if isinstance(message, bytes | bytearray | memoryview | str):

@@ -45,6 +45,40 @@ class Forest:
     features: int
     objective: str
 
+    @property
+    def depth(self) -> int:
+        """Largest number of splits between a root and a leaf; 0 without a tree."""
+        deepest = 0
+        for tree in self.trees:
+            depth = 0
+            level = np.zeros(1, np.int64)
+            # From one level to the next: the children of its splits.
+            while True:
+                splits = level[tree[level, LEFT] >= 0]
+                if not len(splits):
+                    break
+                level = tree[splits][:, [LEFT, RIGHT]].astype(np.int64).ravel()
+                depth += 1
+            deepest = max(deepest, depth)
+        return deepest
+
+    def begins_with(self, earlier: "Forest", *, where: str) -> bool:
+        """Whether the first trees are those of an earlier forest, each number of them."""
+        count = len(earlier.trees)
+        if len(self.trees) < count:
+            return False
+        nodes = max(self.trees.shape[1], earlier.trees.shape[1])
+        first = self.padded(len(self.trees), nodes, where=where)[:count]
+        return np.array_equal(first, earlier.padded(count, nodes, where=where))
+
+    def continues(self, earlier: "Forest", *, where: str) -> bool:
+        """Whether it is an earlier forest with further trees, and no forest grown anew.
+
+        Splits and their numbers do not agree by chance; single leaves do, as trees that find no split repeat them.
+        """
+        has_split = bool((earlier.trees[:, 0, LEFT] >= 0).any())
+        return has_split and len(self.trees) > len(earlier.trees) and self.begins_with(earlier, where=where)
+
     def padded(self, trees: int, nodes: int, *, where: str) -> Array:
         """``(trees, nodes, 8)`` the same with more padding.
 
@@ -69,12 +103,8 @@ class Forest:
             InputError: the forest does not begin with the earlier one.
         """
         count = len(earlier.trees)
-        nodes = max(self.trees.shape[1], earlier.trees.shape[1])
-        begins = len(self.trees) >= count and np.array_equal(
-            self.padded(len(self.trees), nodes, where=where)[:count], earlier.padded(count, nodes, where=where)
-        )
         require(
-            begins,
+            self.begins_with(earlier, where=where),
             f"a model in {where} that begins with the {count} trees of the global one",
             f"{len(self.trees)} trees, others among them",
             "Record the model that the client was sent.",

@@ -4,6 +4,7 @@ References:
     XGBoost's schema of models, https://xgboost.readthedocs.io/en/stable/tutorials/saving_model.html.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -117,7 +118,10 @@ def _forest(values: Any, where: str) -> Forest:
         require(scores <= most, f"one score in {where}", f"{name} {scores}", _ONE_SCORE)
     features = _whole_number(parameters.get("num_feature"), "num_feature", where)
     require(0 < features <= LARGEST_INDEX, f"1 to {LARGEST_INDEX} columns in {where}", features, WAY_OUT)
-    described = _part(booster, "model", where).get("trees")
+    model = _part(booster, "model", where)
+    _check_alone(model, where)
+    _check_weights(_part(learner, "objective", where), where)
+    described = model.get("trees")
     require(isinstance(described, list), f"a list of trees in {where}", _short(described), WAY_OUT)
     assert isinstance(described, list)
     trees = []
@@ -125,6 +129,22 @@ def _forest(values: Any, where: str) -> Forest:
         trees.append(_tree(tree, features, f"tree {number} of {where}"))
     base_score = _base_score(parameters.get("base_score"), str(objective), where)
     return Forest(stacked(trees, where=where), base_score, features, str(objective))
+
+
+def _check_alone(model: Mapping[str, Any], where: str) -> None:
+    """Refuses trees of which several are grown at once: each is not grown on the one before."""
+    options = model.get("gbtree_model_param", {})
+    if isinstance(options, Mapping):
+        at_once = _whole_number(options.get("num_parallel_tree", 1), "num_parallel_tree", where)
+        require(at_once <= 1, f"trees that are grown one by one in {where}", f"num_parallel_tree {at_once}", _ONE_SCORE)
+
+
+def _check_weights(objective: Mapping[str, Any], where: str) -> None:
+    """Refuses trees for which positives count more or less than negatives, which no attack knows of."""
+    options = objective.get("reg_loss_param", {})
+    if isinstance(options, Mapping):
+        factor = _single(options.get("scale_pos_weight", 1), "scale_pos_weight", where)
+        require(factor == 1, f"scale_pos_weight of 1 in {where}", factor, "Such trees cannot be recorded.")
 
 
 def _tree(tree: Any, features: int, where: str) -> Array:
@@ -188,9 +208,11 @@ def _in_levels(nodes: Array, features: int, where: str) -> Array:
 def _numbers(values: Any, what: str) -> Array:
     """A list of numbers as float64; truth values count as 0 and 1."""
     # Compared before anything is allocated.
-    is_list = isinstance(values, np.ndarray | list)
+    is_list = isinstance(values, list) or (isinstance(values, np.ndarray) and values.ndim > 0)
     require(is_list and len(values) <= MOST_NODES, f"at most {MOST_NODES} numbers as {what}", _short(values), WAY_OUT)
     if isinstance(values, np.ndarray):
+        is_plain = values.ndim == 1 and values.dtype.kind in "biuf"
+        require(is_plain, f"a list of numbers as {what}", f"{values.dtype} {values.shape}", WAY_OUT)
         array = values.astype(np.float64)
     else:
         are_numbers = all(isinstance(value, int | float) for value in values)
@@ -205,14 +227,26 @@ def _numbers(values: Any, what: str) -> Array:
 
 def _base_score(value: Any, objective: str, where: str) -> float:
     """The score before the first tree, which newer versions write as a list of one."""
-    text = str(value)[:200]
     if isinstance(value, str):
-        text = text.removeprefix("[").removesuffix("]")
-    require(_NUMBER.fullmatch(text), f"one number as base_score of {where}", _short(value), WAY_OUT)
-    score = float(np.float32(min(max(float(text), -1e30), 1e30)))
+        value = value.removeprefix("[").removesuffix("]")
+    score = _single(value, "base_score", where)
     is_score = objective != "binary:logistic" or 0 < score < 1
     require(is_score, f"a probability as base_score of {where}", score, WAY_OUT)
     return score
+
+
+def _single(value: Any, name: str, where: str) -> float:
+    """A number of single precision, also as text, as XGBoost writes it."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    is_text = isinstance(value, str) and _NUMBER.fullmatch(value[:200])
+    require(is_number or is_text, f"one number as {name} of {where}", _short(value), WAY_OUT)
+    try:
+        with np.errstate(over="ignore"):
+            number = float(np.float32(float(value)))
+    except OverflowError:  # a whole number beyond double precision
+        number = math.inf
+    require(math.isfinite(number), f"a number of single precision as {name} of {where}", _short(value), WAY_OUT)
+    return number
 
 
 def _part(values: Any, name: str, where: str) -> Mapping[str, Any]:
@@ -226,14 +260,16 @@ def _part(values: Any, name: str, where: str) -> Mapping[str, Any]:
 
 def _whole_number(value: Any, name: str, where: str) -> int:
     """A number that XGBoost writes as text."""
-    text = str(value)[:40]
-    is_number = isinstance(value, str | int) and _WHOLE_NUMBER.fullmatch(text)
-    require(is_number, f"a whole number as {name} of {where}", _short(value), WAY_OUT)
-    return int(text)
+    is_number = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**9
+    is_text = isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value[:40])
+    require(is_number or is_text, f"a whole number as {name} of {where}", _short(value), WAY_OUT)
+    return int(value)
 
 
 def _short(value: Any) -> str:
     """A value in an error: texts and numbers themselves, of others the type, because they may be long or deep."""
+    if isinstance(value, int) and abs(value) >= 2**64:  # of thousands of digits Python writes none
+        return "a whole number of more than 64 bits"
     if isinstance(value, str | int | float | type(None)):
         return repr(value)[:60]
     return type(value).__name__

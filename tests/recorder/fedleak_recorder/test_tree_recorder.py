@@ -129,10 +129,44 @@ def test_parameters_are_those_of_xgboost(tmp_path: Path) -> None:
         TreeRecorder(tmp_path, {"max_depth": 0}, features=5, rounds=1, clients_per_round=1)
     with pytest.raises(InputError, match="eta"):
         TreeRecorder(tmp_path, {"eta": "fast"}, features=5, rounds=1, clients_per_round=1)
+    with pytest.raises(InputError, match="eta"):
+        TreeRecorder(tmp_path, {"eta": float("nan")}, features=5, rounds=1, clients_per_round=1)
+    with pytest.raises(InputError, match="objective"):
+        TreeRecorder(tmp_path, {"objective": "count:poisson"}, features=5, rounds=1, clients_per_round=1)
+
+
+def test_whole_models_of_few_trees_are_not_taken_for_new_trees(tmp_path: Path) -> None:
+    with recorder(tmp_path, trees=4) as recording:
+        recording.round(0, None, {"a": (text(FIRST[0]), 10), "b": (text(FIRST[1]), 20)})
+        # Three trees, of which the client grew one: fewer than the four that it may grow.
+        recording.round(1, text(joined(*FIRST)), {"a": (text(joined(*FIRST, SECOND[0])), 10)})
+    second = list(Recording(tmp_path / "recording").views())[1]
+    assert tree_count(second.deltas["trees"][0]) == 1
+
+
+def test_trees_deeper_than_declared_are_refused(tmp_path: Path) -> None:
+    parameters = {**PARAMETERS, "max_depth": 1}
+    recording = TreeRecorder(tmp_path / "out", parameters, features=5, rounds=3, clients_per_round=2)
+    with recording, pytest.raises(InputError, match="splits below the root"):
+        recording.round(0, b"", {"a": (text(model_values((2,), seed=1)), 10)})
+
+
+@pytest.mark.parametrize("wrong", [{"booster": "dart"}, {"process_type": "update"}, {"monotone_constraints": "(1,0)"}])
+def test_choices_that_no_attack_knows_of_are_refused(wrong: Values, tmp_path: Path) -> None:
+    (name,) = wrong
+    with pytest.raises(InputError, match=name):
+        TreeRecorder(tmp_path / "out", wrong, features=5, rounds=1, clients_per_round=1)
+    # None is a parameter that is left out.
+    left_out = dict.fromkeys(wrong)
+    TreeRecorder(tmp_path / "out", left_out, features=5, rounds=1, clients_per_round=1).close()
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"alpha": 1}, {"reg_alpha": "0.5"}, {"scale_pos_weight": 3.0}, {"max_delta_step": 1}]
+    "wrong",
+    [
+        *({"alpha": 1}, {"reg_alpha": "0.5"}, {"scale_pos_weight": 3.0}, {"max_delta_step": 1}),
+        *({"num_parallel_tree": 4}, {"alpha": float("nan")}),
+    ],
 )
 def test_parameters_that_no_attack_knows_of_are_refused(wrong: dict[str, Any], tmp_path: Path) -> None:
     (name,) = wrong

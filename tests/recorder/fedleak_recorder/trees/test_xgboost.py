@@ -119,6 +119,9 @@ _PARAMETERS = "learner/learner_model_param"
         (_set(f"{_FIRST}/base_weights/0", "1"), "numbers"),
         (_set(f"{_FIRST}/base_weights/0", 1e300), "precision"),
         (_set(f"{_FIRST}/base_weights/0", 10**30), "JSON"),
+        (_set(f"{_PARAMETERS}/base_score", "1E39"), "precision"),
+        (_set("learner/gradient_booster/model/gbtree_model_param", {"num_parallel_tree": "4"}), "one by one"),
+        (_set("learner/objective/reg_loss_param", {"scale_pos_weight": "3"}), "scale_pos_weight"),
         (_set("learner/gradient_booster/model/trees", {}), "trees"),
     ],
 )
