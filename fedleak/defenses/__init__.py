@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from fedleak.defenses.secure_aggregation import SecureAggregation as SecureAggregation
     from fedleak.defenses.secure_aggregation import SecureSum as SecureSum
     from fedleak.defenses.soteria import Soteria as Soteria
+    from fedleak.defenses.trees import MaskedHessians as MaskedHessians
+    from fedleak.defenses.trees import NoisyLeaves as NoisyLeaves
+    from fedleak.defenses.trees import RoundedTrees as RoundedTrees
+    from fedleak.defenses.trees import TreeDefense as TreeDefense
     from fedleak.defenses.update_l1 import UpdateL1 as UpdateL1
 else:
     __getattr__, __dir__, __all__ = attach(
@@ -46,6 +50,10 @@ else:
             "SecureAggregation": "fedleak.defenses.secure_aggregation",
             "SecureSum": "fedleak.defenses.secure_aggregation",
             "Soteria": "fedleak.defenses.soteria",
+            "MaskedHessians": "fedleak.defenses.trees",
+            "NoisyLeaves": "fedleak.defenses.trees",
+            "RoundedTrees": "fedleak.defenses.trees",
+            "TreeDefense": "fedleak.defenses.trees",
             "UpdateL1": "fedleak.defenses.update_l1",
         },
     )

@@ -200,10 +200,15 @@ class Defense:
         return gradients
 
     @classmethod
+    def overrides(cls, hook: str) -> bool:
+        """Whether it does something in a hook, named as the method."""
+        defined_by = next(kind for kind in cls.__mro__ if hook in vars(kind))
+        return defined_by is not Defense
+
+    @classmethod
     def changes_steps(cls) -> bool:
         """Whether it changes the examples or the gradients of local steps."""
-        hooks = ("change_examples", "change_gradients")
-        return any(getattr(cls, hook) is not getattr(Defense, hook) for hook in hooks)
+        return cls.overrides("change_examples") or cls.overrides("change_gradients")
 
     def willing(self, received: Mapping[str, Tensor], clients: Tensor) -> Tensor | None:
         """``(C,)`` bool, which of ``clients (C,)`` train on the received public parameters, or None for all.

@@ -15,6 +15,7 @@ from tqdm import tqdm
 from fedleak.client.algorithm import ClientAlgorithm, RecordAlgorithm
 from fedleak.client.auxiliary_images import IMAGES, LABELS
 from fedleak.client.record_losses import record_losses
+from fedleak.client.trees import TreesAlgorithm
 from fedleak.core.metric import CORRELATION, POSITIVE, Metric
 from fedleak.core.metric_table import METRICS
 from fedleak.defenses.base import Defense
@@ -32,6 +33,7 @@ from fedleak.evaluation.relevance import full_name
 from fedleak.evaluation.result_names import LOSS as LOSS
 from fedleak.evaluation.scores import SETTING, concat
 from fedleak.evaluation.steps.step import RecordingRun, RecordingStep
+from fedleak.evaluation.tree_signal import kept_predictions
 from fedleak.recordings import adversary_devices
 from fedleak.recordings.recorded_learner import recorded_learner
 from fedleak.recordings.what_if import DefendedRecording
@@ -67,7 +69,8 @@ class SignalKept(RecordingStep):
     metrics = (
         Metric(
             COSINE,
-            "Aggregate cosine is that of the round's mean update with and without the defence; 1 is no change.",
+            "Aggregate cosine is that of the round's mean update with and without the defence; 1 is no change. Of trees"
+            " it is that of their sums on the server's rows.",
             leak=False,
             span=CORRELATION,
         ),
@@ -81,7 +84,7 @@ class SignalKept(RecordingStep):
         Metric(
             LOSS,
             "Auxiliary loss is the mean loss, on labelled examples of the server, of the global model plus the round's"
-            " mean update with the defence.",
+            " mean update with the defence; of the forest with all defended trees so far.",
             leak=False,
             lower_is_better=True,
             span=POSITIVE,
@@ -92,6 +95,11 @@ class SignalKept(RecordingStep):
         recording = run.recording
         assert isinstance(recording, DefendedRecording)
         learner = recorded_learner(recording)
+        if isinstance(learner, TreesAlgorithm):
+            for number, before, after, loss in kept_predictions(recording, learner):
+                metrics = {**_compared(before.double(), after.double()), LOSS: [loss]}
+                yield run.scores(AGGREGATE, metrics, victims=[number], round=number)
+            return
         # Several rounds of a training with defences may stand at one recorded round.
         signals = {}
         for recorded_round in set(recording.stands_at.values()):
@@ -103,13 +111,7 @@ class SignalKept(RecordingStep):
 def _signal(recording: DefendedRecording, number: int, learner: ClientAlgorithm | None) -> dict[str, list[float]]:
     """Metrics of a recorded round's mean update, see `SignalKept`."""
     recorded, defended = recording.aggregates(number)
-    before = _flat(recorded)
-    after = _flat(defended)
-    length = float(before.norm())
-    metrics = {
-        COSINE: [float(before @ after) / max(length * float(after.norm()), 1e-300)],
-        ERROR: [float((after - before).norm()) / max(length, 1e-300)],
-    }
+    metrics = _compared(_flat(recorded), _flat(defended))
     auxiliary = recording.auxiliary()
     names = next((pair for pair in _LABELLED if {*pair} <= {*auxiliary}), None)
     if names is None or not isinstance(learner, RecordAlgorithm) or not learner.independent:
@@ -126,6 +128,15 @@ def _signal(recording: DefendedRecording, number: int, learner: ClientAlgorithm 
         losses = record_losses(learner, moved, records, labels)[0]
         metrics[LOSS] = [float(losses @ sizes / sizes.sum())]
     return metrics
+
+
+def _compared(before: Tensor, after: Tensor) -> dict[str, list[float]]:
+    """Cosine and relative difference of two vectors, see `SignalKept`."""
+    length = float(before.norm())
+    return {
+        COSINE: [float(before @ after) / max(length * float(after.norm()), 1e-300)],
+        ERROR: [float((after - before).norm()) / max(length, 1e-300)],
+    }
 
 
 def what_if(

@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from fedleak.client.text import TextAlgorithm
+from fedleak.client.trees import TreesAlgorithm
 from fedleak.core.errors import require
 from fedleak.core.seeding import generator_for
 from fedleak.core.view import RoundView
 from fedleak.defenses.base import Defense, Update, shown_counts, with_whole_tables
+from fedleak.defenses.trees import check_of_trees
 from fedleak.recordings.recorded_learner import recorded_learner
 from fedleak.recordings.recording import Recording, ViewPlace
 from fedleak.training.server_optimizer import add_background_noise, weighted_sum
@@ -58,12 +60,13 @@ class DefendedRecording(Recording):
         super().__init__(directory, verify=verify)
         self.defenses = tuple(defenses)
         self.seed = seed
+        if isinstance(recorded_learner(self), TreesAlgorithm):
+            check_of_trees(self.defenses)
         # A recording has updates, and nothing of what a defence does before there is one.
         for number, defense in enumerate(self.defenses):
             for hook, reason in _NO_FUNCTION.items():
-                is_overridden = getattr(type(defense), hook) is not getattr(Defense, hook)
                 require(
-                    not is_overridden,
+                    not defense.overrides(hook),
                     "defences that are functions of the recorded update",
                     f"{type(defense).__name__}: {reason}",
                     "Train with it: model.defenses.",
@@ -92,11 +95,13 @@ class DefendedRecording(Recording):
 
         The server is taken to add the mean update to the model, as FedAvg does; one that rescales it, as FedAdam does,
         is not delayed. What changes the model otherwise, e.g. noise, is not seen. Every round stands at itself without
-        defences, and where the server sends other models than the trained one.
+        defences, where the server sends other models than the trained one, and where clients send trees, which the
+        server appends.
         """
         recorded = self.rounds
         sends_others = self.round_settings or self.manifest.config.get("manipulation")
-        if not self.defenses or sends_others or len(recorded) < 2:
+        sends_trees = isinstance(recorded_learner(self), TreesAlgorithm)
+        if not self.defenses or sends_others or sends_trees or len(recorded) < 2:
             return {number: number for number in recorded}
         advances: dict[int, float] = {}  # p of each recorded round at which the training has stood
         recorded_round_at: dict[int, int] = {}

@@ -4,6 +4,7 @@ References:
     [Chen16].
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -21,11 +22,11 @@ from fedleak.client.trees import (
     Objective,
     TreeAggregation,
     TreesAlgorithm,
-    masked_hessians,
 )
 from fedleak.core.errors import require
 from fedleak.core.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, UnitInterval
-from fedleak.defenses.base import Update
+from fedleak.defenses.base import Defense, Update
+from fedleak.defenses.trees import check_of_trees
 from fedleak.training.federated import FederatedModule
 from fedleak.training.round_record import RoundRecord, TrainingExamples
 
@@ -55,7 +56,7 @@ class FederatedTrees(FederatedModule):
         base_score_from: the forest's base score, as the ``mean`` of the clients' or that of the ``first`` client, as a
             server takes it that begins with the model of one; with clients of very different classes the forest then
             may not converge.
-        hessians_masked: whether clients send 1 in place of the Hessian of each node.
+        defenses: defences of the clients, of trees; see `fedleak.defenses.trees`.
         most_rounds: number of rounds for which the forest has room; the training ends after it.
         seed: seed of every draw.
     """
@@ -78,11 +79,12 @@ class FederatedTrees(FederatedModule):
         trees: PositiveInt = 1,
         aggregation: TreeAggregation = "bagging",
         base_score_from: Literal["mean", "first"] = "mean",
-        hessians_masked: bool = False,
+        defenses: Sequence[Defense] = (),
         most_rounds: PositiveInt = 10,
         seed: int = 0,
     ) -> None:
-        super().__init__(local=LocalTraining(), weighting="uniform", seed=seed)
+        check_of_trees(defenses)
+        super().__init__(local=LocalTraining(), weighting="uniform", defenses=defenses, seed=seed)
         self.options: dict[str, Any] = {
             "objective": objective,
             "eta": eta,
@@ -94,7 +96,6 @@ class FederatedTrees(FederatedModule):
             "aggregation": aggregation,
         }
         self.base_score_from = base_score_from
-        self.hessians_masked = hessians_masked
         self.most_rounds = most_rounds
         self.build_with(image_shape=image_shape, num_classes=num_classes, num_clients=num_clients)
 
@@ -156,6 +157,13 @@ class FederatedTrees(FederatedModule):
         return outputs
 
     def client_updates(self, cohort: Cohort, model: Parameters) -> tuple[Update, Tensor]:
+        """What the clients send after their defences, and the mean loss under their own trees."""
+        if len(cohort) == 0:
+            shapes = {TREES: (0, self.algorithm.trees, self.algorithm.largest_tree, FIELDS), BASE_SCORE: (0, 1)}
+            return Update({name: torch.zeros(shape) for name, shape in shapes.items()}), torch.zeros(())
+        return super().client_updates(cohort, model)
+
+    def local_updates(self, cohort: Cohort, model: Parameters, willing: Tensor) -> tuple[Update, Tensor]:
         """The new trees ``(C, T, N, 8)`` and base scores ``(C, 1)``; the mean loss under these."""
         forest = {name: value.cpu() for name, value in model.items()}
         sent: dict[str, list[Tensor]] = {TREES: [], BASE_SCORE: []}
@@ -166,13 +174,8 @@ class FederatedTrees(FederatedModule):
             labels = cohort.examples["label"][position, is_row].float().cpu()
             grown = self.algorithm.grow(forest, rows, labels, round_number=cohort.round)
             losses.append(self._loss(forest, grown, rows, labels))
-            if self.hessians_masked:
-                grown[TREES] = masked_hessians(grown[TREES])
             for name, value in grown.items():
                 sent[name].append(value)
-        if not losses:
-            shapes = {TREES: (0, self.algorithm.trees, self.algorithm.largest_tree, FIELDS), BASE_SCORE: (0, 1)}
-            return Update({name: torch.zeros(shape) for name, shape in shapes.items()}), torch.zeros(())
         deltas = {name: torch.stack(values) for name, values in sent.items()}
         return Update(deltas, clients=cohort.clients), torch.stack(losses).mean()
 

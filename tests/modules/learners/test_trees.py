@@ -13,6 +13,8 @@ from fedleak.core.errors import InputError
 from fedleak.core.view import View
 from fedleak.datamodules.partition.client_split import ClientSplit
 from fedleak.datamodules.tables.sklearn_tables import SklearnTable
+from fedleak.defenses.compression import Clip
+from fedleak.defenses.trees import MaskedHessians
 from fedleak.modules.learners.trees import FederatedTrees
 from fedleak.recordings.recorded_learner import recorded_learner
 from fedleak.recordings.recording import Recording
@@ -112,7 +114,7 @@ def test_cyclic_clients_grow_one_after_the_other(tmp_path: Path) -> None:
 
 @pytest.mark.integration
 def test_masked_hessians_and_the_rounds_of_the_forest(tmp_path: Path) -> None:
-    module = FederatedTrees(hessians_masked=True, most_rounds=2, base_score_from="first")
+    module = FederatedTrees(defenses=[MaskedHessians()], most_rounds=2, base_score_from="first")
     recording = trained(tmp_path, module, table(), -1)
     assert recording.rounds == [0, 1]
     view = view_of(recording, 0)
@@ -135,6 +137,8 @@ def test_squared_errors_and_the_utility(tmp_path: Path) -> None:
 
 
 def test_what_no_forest_is_grown_on_is_refused() -> None:
+    with pytest.raises(InputError, match="Clip, which changes numbers that a server averages"):
+        FederatedTrees(defenses=[Clip(norm=1.0)])
     with pytest.raises(InputError, match="two classes"):
         FederatedTrees(image_shape=(1, 1, 5), num_classes=3, num_clients=2)
     with pytest.raises(InputError, match="table"):
