@@ -1,5 +1,6 @@
 """Baselines of attacks on trees: what is known of the rows without the tree, and the tree of another client."""
 
+import abc
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -34,9 +35,9 @@ class _BlindRows(TreeRowsAttack):
         sizes = view.example_counts[messages].tolist()
         return TreeRowsEstimate.of(messages, [self.rows(view, size, generator) for size in sizes])
 
+    @abc.abstractmethod
     def rows(self, view: History, size: int, generator: torch.Generator) -> RowsOfClient:
         """So many rows."""
-        raise NotImplementedError
 
 
 class OwnRows(_BlindRows):
