@@ -18,6 +18,9 @@ PROBABILITY_ROUNDINGS = 4.0
 """Roundings to float32 on the way from the base score to a Hessian, and that of the base score itself."""
 MOST_ERROR = 0.05
 """Largest error of a number that still counts as shown to be whole: by chance, one in ten is as near."""
+LEAST_SPLITS = 2
+"""Splits whose counts add up in a certified tree. With one alone, an undeclared L1 penalty, lambda or class weight can
+move the positives of both children by whole numbers in opposite directions."""
 MOST_CHANCE = 1e-4
 """Largest probability that all numbers of a tree are that near to whole ones by chance, in certified trees."""
 UNKNOWN = -1
@@ -67,12 +70,23 @@ class _Probability:
     @classmethod
     def of_margin(cls, margin: Tensor) -> "_Probability":
         """Of log odds, which are sums in float32."""
-        # An error of the log odds of d changes p, 1 - p and their product by a share of at most d.
-        return cls(margin.sigmoid(), PROBABILITY_ROUNDINGS * ROUNDING * (1 + margin.abs()))
+        return cls(margin.sigmoid(), probability_errors(margin))
 
     @property
     def hessian(self) -> Tensor:
         return self.p * (1 - self.p)
+
+
+def probability_errors(margin: Tensor) -> Tensor:
+    """Relative error of p, of 1 - p and of their product, for log odds that are sums in float32.
+
+    >>> [float(f"{error:.1e}") for error in probability_errors(torch.tensor([0.0, -7.0, 7.0])).tolist()]
+    [6.0e-07, 3.8e-06, 0.00013]
+    """
+    # An error of the log odds of d changes p, 1 - p and their product by a share of at most d.
+    of_margin = PROBABILITY_ROUNDINGS * ROUNDING * (1 + margin.abs())
+    # p is rounded before it is taken from 1: near 1, that is a large share p / (1 - p) of the difference.
+    return of_margin + ROUNDING * margin.exp()
 
 
 def whole(values: Tensor, errors: Tensor) -> Tensor:
@@ -118,12 +132,16 @@ def counts_from_hessians(
     is_sure = bool((is_whole & is_possible)[is_known].all()) and bool(is_known.any())
     is_sure = is_sure and _adds_up(boxes, counts_rows, is_known) and _adds_up(boxes, counts_positives, is_known)
     is_sure = is_sure and _chance(rows_error[is_known], positives_error[is_known]) <= MOST_CHANCE
-    if bool(is_known[0]):
-        if size is not None:
-            is_sure = is_sure and int(counts_rows[0]) == size
-        elif own_share:
-            is_sure = is_sure and bool(_is_own_share(counts_rows[0], counts_positives[0], probability, node=0))
-            is_sure = is_sure and not _has_common_factor(boxes, counts_rows, counts_positives)
+    is_sure = is_sure and _shows_settings(boxes, is_known, probability, counts_rows, counts_positives)
+    if not bool(is_known[0]):
+        # No number of examples is compared with the nodes: whole row weights must be excluded by them alone.
+        of_known = [counts.masked_fill(~is_known, 0) for counts in (counts_rows, counts_positives)]
+        is_sure = is_sure and not _has_common_factor(boxes, *of_known)
+    elif size is not None:
+        is_sure = is_sure and int(counts_rows[0]) == size
+    elif own_share:
+        is_sure = is_sure and bool(_is_own_share(counts_rows[0], counts_positives[0], probability, node=0))
+        is_sure = is_sure and not _has_common_factor(boxes, counts_rows, counts_positives)
     return NodeCounts(
         rows=counts_rows.masked_fill(~is_known | ~is_possible, UNKNOWN),
         positives=counts_positives.masked_fill(~is_known | ~is_possible, UNKNOWN),
@@ -207,6 +225,7 @@ class _WeightSolver:
                 continue
             values, errors = self.positives(node, rows[:, node])
             fits = whole(values, errors) & (values.round() >= 0) & (values.round() <= rows[:, node])
+            fits &= rows[:, node] >= 1
             if node == 0 and own_share:
                 fits &= _is_own_share(rows[:, 0], values.round(), self.probability)
             positives[:, node] = values.round()
@@ -227,6 +246,9 @@ class _WeightSolver:
             return None
         # By chance, some of the sizes that were tried would fit.
         is_certain = len(rows) == 1 and chance * len(sizes) <= MOST_CHANCE
+        # A weight of the root alone, without a sum of Hessians, fits many numbers of rows.
+        is_certain = is_certain and _checked_splits(self.boxes, known) >= LEAST_SPLITS
+        is_certain = is_certain and not _has_cut_weight(self.boxes, self.probability.p)
         if own_share:
             is_certain = is_certain and not _has_common_factor(self.boxes, rows[0].nan_to_num(), positives[0])
         return NodeCounts(
@@ -272,6 +294,37 @@ def _adds_up(boxes: TreeBoxes, counts: Tensor, is_known: Tensor) -> bool:
     left, right = boxes.left[splits], boxes.right[splits]
     is_judged = is_known[splits] & is_known[left] & is_known[right]
     return bool((counts[splits] == counts[left] + counts[right])[is_judged].all())
+
+
+def _checked_splits(boxes: TreeBoxes, is_known: Tensor) -> int:
+    """Number of splits of which the counts of the node and of both children are known."""
+    splits = (~boxes.is_leaf).nonzero().flatten()
+    are_known = is_known[splits] & is_known[boxes.left[splits]] & is_known[boxes.right[splits]]
+    return int(are_known.sum())
+
+
+def _has_cut_weight(boxes: TreeBoxes, p: Tensor) -> bool:
+    """Whether a weight is exactly 0 although gradients hardly add up to that in float32, except for p = 1/2.
+
+    An L1 penalty makes such weights, and XGBoost that of a root which is lighter than the least weight of a child.
+    """
+    weight = torch.where(boxes.is_leaf, boxes.threshold, boxes.weight)
+    return bool(((weight == 0) & (p != 0.5)).any())
+
+
+def _shows_settings(
+    boxes: TreeBoxes, is_known: Tensor, probability: _Probability, rows: Tensor, positives: Tensor
+) -> bool:
+    """Whether whole numbers show that the declared settings are those of the client.
+
+    Without a split they do not, but the positives of a root are the share p of its rows under any settings if XGBoost
+    takes p from its labels. A weight of exactly 0 is also what a root lighter than the least weight of a child gets.
+    """
+    if _has_cut_weight(boxes, probability.p):
+        return False
+    if len(boxes.left) > 1:
+        return _checked_splits(boxes, is_known) >= LEAST_SPLITS
+    return float(boxes.threshold[0]) != 0 and bool(_is_own_share(rows[0], positives[0], probability, node=0))
 
 
 def _is_own_share(rows: Tensor, positives: Tensor, probability: _Probability, node: int | None = None) -> Tensor:
