@@ -6,6 +6,7 @@ solutions that need not be whole, of a linear program, is a lower bound of that 
 certain. A whole number of rows is asked for a leaf of both trees at a time.
 """
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedleak.attacks.trees.node_counts import PROBABILITY_ROUNDINGS, ROUNDING
+from fedleak.attacks.trees.node_counts import ROUNDING, probability_errors
 from fedleak.attacks.trees.tree_boxes import TreeBoxes
 from fedleak.attacks.trees.tree_messages import SentTree
 from fedleak.client.trees import TreesAlgorithm
@@ -35,7 +36,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Certificate:
-    """So many rows of a class are in a box.
+    """So many rows of a class are in a box, in each column of which they have a value.
 
     Attributes:
         low: ``(F,)`` float64 box, ``low <= value < high``.
@@ -60,18 +61,28 @@ class _Cells:
 
     low: Tensor
     high: Tensor
+    missing: Tensor
     leaf: Tensor
     second_leaf: Tensor
     margin: Tensor
 
-    def divided(self, tree: TreeBoxes) -> "tuple[_Cells, Tensor, Tensor]":
-        """The cells cut by the leaves of a tree, the leaf of each, and the cell that each is of."""
+    def divided(self, tree: TreeBoxes) -> "tuple[_Cells, Tensor]":
+        """The cells cut by the leaves of a tree, and the leaf of each."""
         leaves = tree.is_leaf.nonzero().flatten()
         low = torch.maximum(self.low[:, None], tree.low[leaves])
         high = torch.minimum(self.high[:, None], tree.high[leaves])
-        cell, place = (low < high).all(2).nonzero(as_tuple=True)
-        parts = _Cells(low[cell, place], high[cell, place], self.leaf[cell], self.second_leaf[cell], self.margin[cell])
-        return parts, leaves[place], cell
+        missing = self.missing[:, None] & tree.missing[leaves]
+        # Rows without a value may be where no value is possible.
+        cell, place = ((low < high) | missing).all(2).nonzero(as_tuple=True)
+        parts = _Cells(
+            low=low[cell, place],
+            high=high[cell, place],
+            missing=missing[cell, place],
+            leaf=self.leaf[cell],
+            second_leaf=self.second_leaf[cell],
+            margin=self.margin[cell],
+        )
+        return parts, leaves[place]
 
 
 def first_tree_certificates(boxes: TreeBoxes, counts: Tensor) -> list[Certificate]:
@@ -85,22 +96,23 @@ def first_tree_certificates(boxes: TreeBoxes, counts: Tensor) -> list[Certificat
 
 
 def second_tree_certificates(
-    first: SentTree, second: SentTree, counts: Tensor, algorithm: TreesAlgorithm
+    first: SentTree, second: SentTree, counts: Tensor, algorithm: TreesAlgorithm, is_masked: bool
 ) -> list[Certificate] | None:
     """What both trees say together; None if no numbers of rows fit both, so that something declared is wrong.
 
-    Empty if there are too many cells.
+    Empty if there are too many cells, or numbers that are no tree among those before the second one.
 
     Args:
         first: the first tree.
-        second: the second one, with those of other clients in between.
+        second: the second one, with those on which it was grown.
         counts: ``(N, 2)`` int64 certain numbers of rows of each class in the nodes of the first tree.
         algorithm: what the clients run.
+        is_masked: whether sums of Hessians are not read.
     """
     cells = _cells(first, second)
     if cells is None:
         return []
-    program = _Program(cells, first.boxes, second.boxes, counts, algorithm)
+    program = _Program(cells, first.boxes, second.boxes, counts, algorithm, is_masked)
     if not program.is_feasible():
         return None
     certificates = []
@@ -117,25 +129,30 @@ def second_tree_certificates(
 
 
 def _cells(first: SentTree, second: SentTree) -> _Cells | None:
-    """All cells; None if they are too many."""
+    """All cells; None if they are too many, or a tree before is none."""
     leaves = first.boxes.is_leaf.nonzero().flatten()
     log_odds = torch.tensor(second.base_score, dtype=torch.float64).logit()
     cells = _Cells(
         low=first.boxes.low[leaves],
         high=first.boxes.high[leaves],
+        missing=first.boxes.missing[leaves],
         leaf=leaves,
         second_leaf=torch.full_like(leaves, -1),
-        margin=log_odds + first.boxes.threshold[leaves],
+        margin=log_odds.expand(len(leaves)),
     )
-    for tree in second.others:
-        cells, leaf, _ = cells.divided(tree)
-        cells = _Cells(cells.low, cells.high, cells.leaf, cells.second_leaf, cells.margin + tree.threshold[leaf])
+    # The first tree counts only if the server has put it into the forest, as often as it is there.
+    for nodes in second.before:
+        tree = TreeBoxes.of(nodes, features=cells.low.shape[1])
+        if tree is None:
+            return None
+        cells, leaf = cells.divided(tree)
+        cells = dataclasses.replace(cells, margin=cells.margin + tree.threshold[leaf])
         if len(cells.leaf) > MOST_CELLS:
             return None
-    cells, leaf, _ = cells.divided(second.boxes)
+    cells, leaf = cells.divided(second.boxes)
     if len(cells.leaf) > MOST_CELLS:
         return None
-    return _Cells(cells.low, cells.high, cells.leaf, leaf, cells.margin)
+    return dataclasses.replace(cells, second_leaf=leaf)
 
 
 class _Program:
@@ -148,13 +165,15 @@ class _Program:
         second: TreeBoxes,
         counts: Tensor,
         algorithm: TreesAlgorithm,
+        is_masked: bool,
     ) -> None:
         # Cells with equal leaves and margins are alike in all sums.
         keys = torch.stack([cells.leaf.double(), cells.second_leaf.double(), cells.margin], dim=1)
         self.kinds, self.kind_of_cell = torch.unique(keys, dim=0, return_inverse=True)
         self.count = len(self.kinds)
         rows, limits = list[Tensor](), list[Tensor]()
-        for factors, target, slack in (*self._first(first, counts), *self._second(second, counts, algorithm)):
+        equations = (*self._first(first, counts), *self._second(second, counts, algorithm, is_masked))
+        for factors, target, slack in equations:
             # |factors x - target| <= slack
             rows += [factors, -factors]
             limits += [target + slack, slack - target]
@@ -171,7 +190,7 @@ class _Program:
             yield torch.cat([nothing, in_leaf]), counts[leaf, 1].double(), exactly
 
     def _second(
-        self, second: TreeBoxes, counts: Tensor, algorithm: TreesAlgorithm
+        self, second: TreeBoxes, counts: Tensor, algorithm: TreesAlgorithm, is_masked: bool
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """The sums of each leaf of the second tree are those of the tree, to rounding.
 
@@ -183,7 +202,7 @@ class _Program:
         hessian = probability * (1 - probability)
         gradients = torch.cat([probability, probability - 1])
         hessians = torch.cat([hessian, hessian])
-        error = PROBABILITY_ROUNDINGS * ROUNDING * (1 + margin.abs()).max()
+        error = probability_errors(margin).max()
         size = counts[0].sum()
         for leaf in second.is_leaf.nonzero().flatten().tolist():
             in_leaf = (self.kinds[:, 1] == leaf).double().repeat(2)
@@ -192,7 +211,7 @@ class _Program:
             scale = size * (1 + weight.abs()) + weight.abs() * algorithm.reg_lambda
             factors = in_leaf * (gradients + weight * hessians)
             yield factors, -weight * algorithm.reg_lambda, scale * error + SOLVER_TOLERANCE
-            if not second.is_masked:
+            if not is_masked:
                 total = second.hessian[leaf]
                 yield in_leaf * hessians, total, total * (error + ROUNDING) + SOLVER_TOLERANCE
 

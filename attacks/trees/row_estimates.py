@@ -64,7 +64,8 @@ class TreeRowsEstimate(Estimate):
     if it is equal; the class is one of the fields. Of different numbers of rows, as many are drawn of the more. Any
     rows of the same kind have many right fields, so that only what baselines without the tree lack is leakage.
 
-    A certificate says that so many rows of a class are in a box. It is false for each row that the box has less.
+    A certificate says that so many rows of a class are in a box, in each column of which they have a value. It is false
+    for each row that the box has less.
 
     Attributes:
         senders: ``(U,)`` int64 number in the view of the first message of each client.
@@ -231,7 +232,9 @@ def false_certificates(client: RowsOfClient, rows: Tensor, labels: Tensor) -> in
         low, high = box[:-1].chunk(2)
         of_class = client.labels[certain] == box[-1]
         is_within = ((client.low[certain] >= low) & (client.high[certain] <= high)).all(1) & of_class
-        is_there = ((rows >= low) & (rows < high)).all(1) & (labels == box[-1])
+        # A certificate is about the values that a row has.
+        is_inside = ((rows >= low) & (rows < high)) | rows.isnan()
+        is_there = is_inside.all(1) & (labels == box[-1])
         most += max(int(is_within.sum()) - int(is_there.sum()), 0)
     return most
 

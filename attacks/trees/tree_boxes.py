@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedleak.client.tree_layout import FEATURE, HESSIAN, LEFT, PADDING, RIGHT, THRESHOLD, WEIGHT
+from fedleak.client.tree_layout import DEFAULT_LEFT, FEATURE, HESSIAN, LEFT, PADDING, RIGHT, THRESHOLD, WEIGHT
 
 _OUTSIDE = -1
 """Number of the parent of the root."""
@@ -15,7 +15,8 @@ _OUTSIDE = -1
 class TreeBoxes:
     """A tree of N nodes of rows with F features; children come after their parents.
 
-    A row is in the box of a node if ``low <= value < high`` in each feature.
+    A row is in the box of a node if ``low <= value < high`` in each feature; a value that is missing, NaN, is in it if
+    all splits of the feature on the way send rows without the value there.
 
     Attributes:
         left: ``(N,)`` int64 number of the left child, -1 of a leaf.
@@ -27,6 +28,8 @@ class TreeBoxes:
         hessian: ``(N,)`` float64 sum of the Hessians of the node's rows, as sent.
         low: ``(N, F)`` float64.
         high: ``(N, F)`` float64.
+        missing: ``(N, F)`` bool, whether rows without the value may come to the node.
+        default_left: ``(N,)`` bool, whether rows without the value go left.
 
     Example:
         >>> import torch
@@ -47,6 +50,8 @@ class TreeBoxes:
     hessian: Tensor
     low: Tensor
     high: Tensor
+    missing: Tensor
+    default_left: Tensor
 
     @classmethod
     def of(cls, tree: Tensor, *, features: int) -> "TreeBoxes | None":
@@ -65,6 +70,8 @@ class TreeBoxes:
         parent = torch.full((count,), _OUTSIDE)
         low = torch.full((count, features), -torch.inf, dtype=torch.float64)
         high = torch.full((count, features), torch.inf, dtype=torch.float64)
+        missing = torch.ones(count, features, dtype=torch.bool)
+        default_left = nodes[:, DEFAULT_LEFT] > 0
         for node in splits.nonzero().flatten().tolist():
             split_feature = int(feature[node])
             threshold = nodes[node, THRESHOLD]
@@ -72,6 +79,9 @@ class TreeBoxes:
             parent[children] = node
             low[children] = low[node].clone()
             high[children] = high[node].clone()
+            missing[children] = missing[node].clone()
+            # Rows without the value all go to one side.
+            missing[children[int(default_left[node])], split_feature] = False
             # The left child has what is below the threshold, the right child the rest.
             high[children[0], split_feature] = high[node, split_feature].minimum(threshold)
             low[children[1], split_feature] = low[node, split_feature].maximum(threshold)
@@ -85,6 +95,8 @@ class TreeBoxes:
             hessian=nodes[:, HESSIAN],
             low=low,
             high=high,
+            missing=missing,
+            default_left=default_left,
         )
 
     @property
@@ -101,16 +113,17 @@ class TreeBoxes:
         return len(self.left) > 1 and bool((self.hessian == 1).all())
 
     def leaf_of(self, rows: Tensor) -> Tensor:
-        """``(R,)`` int64 number of the leaf in which each of the rows ``(R, F)`` ends."""
+        """``(R,)`` int64 number of the leaf in which each of the rows ``(R, F)`` ends; a missing value is NaN."""
         node = torch.zeros(len(rows), dtype=torch.int64)
         line = torch.arange(len(rows))
         while bool((self.left[node] >= 0).any()):
-            goes_left = rows[line, self.feature[node]] < self.threshold[node]
+            values = rows[line, self.feature[node]]
+            goes_left = torch.where(values.isnan(), self.default_left[node], values < self.threshold[node])
             child = torch.where(goes_left, self.left[node], self.right[node])
             node = torch.where(self.left[node] >= 0, child, node)
         return node
 
-    def only_leaf(self, low: Tensor, high: Tensor) -> Tensor:
+    def only_leaf(self, low: Tensor, high: Tensor, missing: Tensor) -> Tensor:
         """``(B,)`` int64 number of the leaf that holds each of the boxes ``(B, F)`` whole; -1 if several share it."""
         node = torch.zeros(len(low), dtype=torch.int64)
         is_shared = torch.zeros(len(low), dtype=torch.bool)
@@ -120,8 +133,12 @@ class TreeBoxes:
             at_split = (self.left[node] >= 0) & ~is_shared
             feature = self.feature[node]
             threshold = self.threshold[node]
-            goes_left = at_split & (high[boxes, feature] <= threshold)
-            goes_right = at_split & (low[boxes, feature] >= threshold)
+            has_missing = missing[boxes, feature]
+            # Rows without the value go with the others, or there are none.
+            may_go_left = self.default_left[node] | ~has_missing
+            may_go_right = ~self.default_left[node] | ~has_missing
+            goes_left = at_split & (high[boxes, feature] <= threshold) & may_go_left
+            goes_right = at_split & (low[boxes, feature] >= threshold) & may_go_right
             is_shared |= at_split & ~goes_left & ~goes_right
             child = torch.where(goes_left, self.left[node], self.right[node])
             node = torch.where(goes_left | goes_right, child, node)

@@ -175,7 +175,7 @@ def margins_of_nodes(boxes: TreeBoxes, earlier: list[TreeBoxes]) -> Tensor:
         is_open = margin.isfinite()
         if not bool(is_open.any()):
             break
-        leaf = tree.only_leaf(boxes.low[is_open], boxes.high[is_open])
+        leaf = tree.only_leaf(boxes.low[is_open], boxes.high[is_open], boxes.missing[is_open])
         value = tree.threshold[leaf.clamp(min=0)].masked_fill(leaf < 0, torch.nan)
         margin[is_open] += value
     return margin

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fedleak.attacks.trees.tree_boxes import TreeBoxes
-from fedleak.client.tree_layout import tree_count
+from fedleak.client.tree_layout import LEFT, PADDING, tree_count
 from fedleak.client.trees import BASE_SCORE, TREES, TreesAlgorithm
 from fedleak.core.errors import ViewError
 from fedleak.core.history import History
@@ -20,11 +20,13 @@ class SentTree:
         boxes: the tree.
         base_score: probability before the first tree of the forest that it was grown on.
         others: trees of other clients that came into the forest since the client's tree before.
+        before: ``(N, 8)`` each tree on which it was grown: the forest, and those before it in the same message.
     """
 
     boxes: TreeBoxes
     base_score: float
     others: list[TreeBoxes]
+    before: list[Tensor] = field(default_factory=list)
 
 
 @dataclass
@@ -54,7 +56,7 @@ def trees_of_clients(view: History, algorithm: TreesAlgorithm, most_trees: int) 
         ViewError: the messages have no trees.
     """
     clients: dict[int, ClientTrees] = {}
-    # Of each client, the trees that it sent, to tell them from others in the forest.
+    # Of each client, the trees that it sent and that are not in the forest yet, to tell them from others.
     sent_trees: dict[int, list[Tensor]] = {}
     seen: dict[int, int] = {}
     for part in view.each_round():
@@ -74,17 +76,34 @@ def trees_of_clients(view: History, algorithm: TreesAlgorithm, most_trees: int) 
             # A client that gets a forest goes on from its base score.
             score = part.model[BASE_SCORE] if size else part.deltas[BASE_SCORE][position]
             base_score = float(score.double().flatten()[0])
-            new = forest[seen[pseudonym] : size]
-            others = [tree for tree in new if not any(torch.equal(tree, mine) for mine in sent_trees[pseudonym])]
+            others = _without(list(forest[seen[pseudonym] : size]), sent_trees[pseudonym])
             seen[pseudonym] = size
+            before = list(forest[:size])
             for tree in part.deltas[TREES][position]:
                 boxes = TreeBoxes.of(tree, features=algorithm.features)
-                if boxes is None:
-                    continue
-                client.trees.append(SentTree(boxes, base_score, _boxes_of(others, algorithm.features)))
-                sent_trees[pseudonym].append(_as_in(forest, tree))
-                others = []
+                if boxes is not None:
+                    others_boxes = _boxes_of(others, algorithm.features)
+                    client.trees.append(SentTree(boxes, base_score, others_boxes, list(before)))
+                    sent_trees[pseudonym].append(_as_in(forest, tree))
+                    others = []
+                if float(tree[0, LEFT]) != PADDING:
+                    before.append(tree)
     return list(clients.values())
+
+
+def _without(trees: list[Tensor], sent: list[Tensor]) -> list[Tensor]:
+    """The trees without those that a client sent, each once: an equal one of another client stays.
+
+    A tree that has been left out is taken from `sent`.
+    """
+    others = []
+    for tree in trees:
+        place = next((number for number, mine in enumerate(sent) if torch.equal(tree, mine)), None)
+        if place is None:
+            others.append(tree)
+        else:
+            sent.pop(place)
+    return others
 
 
 def _boxes_of(trees: list[Tensor], features: int) -> list[TreeBoxes]:

@@ -156,8 +156,9 @@ class TreeRows(TreeRowsAttack):
             sums = sums_of_trees(candidates, client.trees, algorithm, is_masked)
             numbers = fitted_numbers(candidates, client.trees[0].boxes, of_classes, sums)
         certificates: list[Certificate] = []
-        if bool(counts.certified.all()):
-            certificates = self._certificates(client, of_classes, algorithm)
+        # On a forest, rows have different margins.
+        if bool(counts.certified.all()) and not client.trees[0].before:
+            certificates = self._certificates(client, of_classes, algorithm, is_masked)
         return _filled(candidates, numbers, of_classes, client, certificates, generator)
 
     def _counts(self, client: ClientTrees, algorithm: TreesAlgorithm, is_masked: bool) -> NodeCounts:
@@ -170,12 +171,16 @@ class TreeRows(TreeRowsAttack):
         margins = margin.expand(len(first.boxes.left))
         return counts_from_hessians(first.boxes, margins, training, size=client.examples, own_share=False)
 
-    def _certificates(self, client: ClientTrees, of_classes: Tensor, algorithm: TreesAlgorithm) -> list[Certificate]:
+    def _certificates(
+        self, client: ClientTrees, of_classes: Tensor, algorithm: TreesAlgorithm, is_masked: bool
+    ) -> list[Certificate]:
         first = client.trees[0]
         certificates = first_tree_certificates(first.boxes, of_classes)
         if not self.certifies_second or len(client.trees) < 2:
             return certificates
-        both = second_tree_certificates(first, client.trees[1], of_classes, algorithm)
+        both = second_tree_certificates(
+            first, client.trees[1], of_classes, algorithm, is_masked or client.trees[1].boxes.is_masked
+        )
         if both is None:
             # The trees contradict each other, so that something declared is wrong.
             return []

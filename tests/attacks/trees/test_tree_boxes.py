@@ -5,7 +5,7 @@ from torch import Tensor
 
 from fedleak.attacks.trees.toy import rounds_toy
 from fedleak.attacks.trees.tree_boxes import TreeBoxes
-from fedleak.client.tree_layout import LEFT, nodes_of, padding_trees
+from fedleak.client.tree_layout import DEFAULT_LEFT, LEFT, leaves_of, nodes_of, padding_trees
 from fedleak.client.trees import TREES
 
 
@@ -32,7 +32,25 @@ def test_a_box_within_one_leaf_is_found_and_no_other() -> None:
     assert boxes is not None
     numbers = torch.arange(len(boxes.left))
     expected = torch.where(boxes.is_leaf, numbers, -1)
-    assert torch.equal(boxes.only_leaf(boxes.low, boxes.high), expected)
+    assert torch.equal(boxes.only_leaf(boxes.low, boxes.high, boxes.missing & False), expected)
+
+
+def test_rows_without_a_value_take_the_side_that_the_tree_has_for_them() -> None:
+    nodes = tree().clone()
+    nodes[0, DEFAULT_LEFT] = 1
+    rows = rounds_toy()[1]["records"][1].clone()
+    rows[::2, int(nodes[0, 2])] = torch.nan
+    boxes = boxes_of(nodes)
+    assert boxes is not None
+    assert torch.equal(boxes.leaf_of(rows.double()), leaves_of(nodes, rows))
+    # Each row passes the nodes that have its values, or hold rows without them.
+    is_inside = (boxes.low <= rows[:, None]) & (rows[:, None] < boxes.high) | rows[:, None].isnan() & boxes.missing
+    assert torch.equal(is_inside.all(2), nodes_of(nodes, rows)[:, : len(boxes.left)])
+    # In a tree that sends them to the other side, the rows of a child with a missing value are apart from the others.
+    other = boxes_of(tree())
+    assert other is not None
+    left = boxes.left[:1]
+    assert int(other.only_leaf(boxes.low[left], boxes.high[left], boxes.missing[left])) == -1
 
 
 def test_numbers_that_are_no_tree_are_none() -> None:

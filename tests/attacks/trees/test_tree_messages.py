@@ -1,5 +1,6 @@
 """Trees of each client, read from a history and from a recording of a training."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from fedleak.attacks.trees.row_estimates import TreeRowsEstimate
 from fedleak.attacks.trees.toy import ROUNDS, algorithm, rounds_toy
 from fedleak.attacks.trees.tree_messages import trees_of_clients
 from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.client.trees import TREES
 from fedleak.datamodules.partition.client_split import ClientSplit
 from fedleak.datamodules.tables.sklearn_tables import SklearnTable
 from fedleak.evaluation.message_selection import client_truth
@@ -28,6 +30,20 @@ def test_others_are_those_that_came_in_between() -> None:
     assert [len(client.trees) for client in clients] == [min(4, ROUNDS)] * 3
     for client in clients:
         assert [len(tree.others) for tree in client.trees] == [0, 2, 2, 2]
+
+
+def test_an_equal_tree_of_another_client_is_one_of_the_others() -> None:
+    view, _ = rounds_toy()
+    sender = torch.arange(view.victims)
+    sender[1] = 0
+    models = {number: dict(model) for number, model in view.round_models.items()}
+    for model in list(models.values())[1:]:
+        model[TREES] = model[TREES].clone()
+        model[TREES][1] = model[TREES][0]
+    equal = dataclasses.replace(view, round_models=models, deltas={n: v[sender] for n, v in view.deltas.items()})
+    for client in trees_of_clients(equal, algorithm(), most_trees=2):
+        assert [len(tree.others) for tree in client.trees] == [0, 2]
+        assert [len(tree.before) for tree in client.trees] == [0, 3]
 
 
 @pytest.mark.integration
