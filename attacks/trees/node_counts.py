@@ -81,7 +81,7 @@ def probability_errors(margin: Tensor) -> Tensor:
     """Relative error of p, of 1 - p and of their product, for log odds that are sums in float32.
 
     >>> [float(f"{error:.1e}") for error in probability_errors(torch.tensor([0.0, -7.0, 7.0])).tolist()]
-    [6.0e-07, 3.8e-06, 0.00013]
+    [6e-07, 3.8e-06, 0.00013]
     """
     # An error of the log odds of d changes p, 1 - p and their product by a share of at most d.
     of_margin = PROBABILITY_ROUNDINGS * ROUNDING * (1 + margin.abs())

@@ -44,9 +44,16 @@ class TreeCounts(TreeCountsAttack):
     Numbers are stored as float32. The error of each n and m follows from it: about ``1e-6 n (1 + |log odds of p|)``
     with H, and more with the mask, where the weights of two children are near to each other. A tree is certified only
     if all its numbers are whole within errors below 0.05, are possible, add up from children to parents and to the
-    number of examples, and would hardly be whole by chance. Noise, rounding, row weights, a drawing of rows, another
-    lambda or learning rate than declared break that, and the counts are then only the nearest ones. The attack refuses
-    clients that declare to draw rows.
+    number of examples, and would hardly be whole by chance. Noise, rounding, fractional row weights, a drawing of rows,
+    another lambda or learning rate than declared break that, and the counts are then only the nearest ones. The attack
+    refuses clients that declare to draw rows.
+
+    Not certified, because such settings could make it look whole as well: a tree with one split; a masked tree without
+    a split; and a weight of exactly 0, if p is not 1/2.
+
+    What no number of a tree reveals, a certificate takes for granted: a row with the weight 2 is two rows, so that a
+    client with whole row weights has other numbers of rows than certified. Where H is masked, the reported number of
+    examples is taken at its word; without lambda, the weights fit its multiples as well.
 
     Threat model: passive server, one round; knows the learning rate and lambda, which are settings of the job, and how
     many examples the client reports.

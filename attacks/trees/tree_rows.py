@@ -83,7 +83,8 @@ class TreeRows(TreeRowsAttack):
     before the client's second one divides have one margin, so that the sums of both trees are linear in the numbers of
     rows of each box and class. For each leaf of one and of the other tree, the least number over all solutions is
     certain: a linear program bounds it, and the bound is rounded up. It is bounded in size: 1,000 boxes, 100 programs
-    for each client; beyond, certificates are those of the first tree.
+    for each client; beyond, certificates are those of the first tree. A certificate is about the values that a row has;
+    one that is missing may be in any box. It takes for granted what those of `TreeCounts` do, such as rows of weight 1.
 
     Threat model: as `TimberStrike`, and it holds rows of the same kind with their classes, as another client does.
 
