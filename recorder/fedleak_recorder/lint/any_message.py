@@ -184,15 +184,16 @@ class _Parts:
 
     def _add_bytes(self, name: str, content: bytes) -> None:
         """Adds bytes; those that NumPy wrote, as Flower's arrays are sent, become the array."""
-        if content.startswith(_NPY):
-            try:
-                self._add_array(name, np.lib.format.read_array(io.BytesIO(content), allow_pickle=False))
-            # Damaged ones, and those of objects, stay bytes.
-            except (ValueError, OSError, EOFError, SyntaxError, TypeError, MemoryError, InputError):
-                pass
-            else:
-                return
-        self._add_content(name, content)
+        if not (content.startswith(_NPY) and self._add_npy(name, content)):
+            self._add_content(name, content)
+
+    def _add_npy(self, name: str, content: bytes) -> bool:
+        """Adds an array that NumPy wrote; returns False if it is damaged or of objects, so that it stays bytes."""
+        try:
+            self._add_array(name, np.lib.format.read_array(io.BytesIO(content), allow_pickle=False))
+        except (ValueError, OSError, EOFError, SyntaxError, TypeError, MemoryError, InputError):
+            return False
+        return True
 
     def _add_content(self, name: str, content: bytes) -> None:
         """Adds bytes, and what they hold if they are JSON, as models of trees are sent."""
