@@ -36,12 +36,18 @@ def growing_parts(messages: Sequence[AnyMessage]) -> list[Finding]:
         sizes = np.array([_size(message, name) for message in counted], float)
         if sizes.min() == 0 or not _follows(sizes, examples):
             continue
-        what = (
-            f"{sizes.min():.0f} to {sizes.max():.0f} numbers for {examples.min():.0f} to {examples.max():.0f} examples "
-            f"over {len(counted)} messages"
-        )
+        size_range = f"{sizes.min():.0f} to {sizes.max():.0f} {_unit(counted[0], name)}"
+        example_range = f"{examples.min():.0f} to {examples.max():.0f} examples"
+        what = f"{size_range} for {example_range} over {len(counted)} messages"
         findings.append(Finding("grows", what, name, "likely"))
     return findings
+
+
+def _unit(message: AnyMessage, name: str) -> str:
+    """What the size of a part counts."""
+    if name in message.arrays:
+        return "numbers"
+    return "bytes" if name in message.contents else "texts"
 
 
 def _follows(sizes: np.ndarray, examples: np.ndarray) -> bool:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from fedleak_recorder.lint import checks
 from fedleak_recorder.lint.any_message import AnyMessage
-from fedleak_recorder.lint.finding import Finding, Kind
+from fedleak_recorder.lint.finding import Certainty, Finding, Kind
 from fedleak_recorder.lint.settings import Settings
 
 MessageCheck = Callable[[AnyMessage, Settings], Iterator[Finding]]
 _MOST_OF_A_KIND = 20
 """Findings of one kind that are given; a column of a thousand texts is one thing."""
+_SUREST_FIRST: tuple[Certainty, ...] = ("certain", "likely", "possible")
 
 
 @functools.cache
@@ -45,8 +46,11 @@ def linted(message: AnyMessage, settings: Settings | None = None) -> list[Findin
             by_kind.setdefault(finding.kind, []).append(finding)
     given: list[Finding] = []
     for kind, of_kind in by_kind.items():
+        # The surest ones first, so that those left out are at most as sure as those given.
+        of_kind.sort(key=lambda finding: _SUREST_FIRST.index(finding.how_sure))
         given += of_kind[:_MOST_OF_A_KIND]
-        further = len(of_kind) - _MOST_OF_A_KIND
-        if further > 0:
-            given.append(Finding(kind, f"{further} further parts of this kind", of_kind[-1].where, "certain"))
+        left_out = of_kind[_MOST_OF_A_KIND:]
+        if left_out:
+            what = f"{len(left_out)} further parts of this kind"
+            given.append(Finding(kind, what, left_out[-1].where, left_out[0].how_sure))
     return given

@@ -14,7 +14,8 @@ def test_parts_that_follow_the_number_of_examples_are_named() -> None:
     for count in COUNTS:
         parts = {"weight": draws.normal(size=(4, 5)), "codes": draws.normal(size=(count, 3)), "num-examples": count}
         messages.append(AnyMessage.of({**parts, "notes": ["a"] * count, "packed": draws.bytes(7 * count)}))
-    assert {finding.where for finding in growing_parts(messages)} == {"codes", "notes", "packed"}
+    units = {finding.where: finding.what.split()[3] for finding in growing_parts(messages)}
+    assert units == {"codes": "numbers", "notes": "texts", "packed": "bytes"}
     assert growing_parts(messages[:2]) == []
 
 
