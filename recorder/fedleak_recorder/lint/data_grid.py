@@ -18,6 +18,11 @@ _WHOLE_BITS = 8.0
 """Bits that a whole number other than 0 counts for in an array of whole numbers, whose grid is no choice of the data
 but whose type is."""
 
+_FEWEST_MASKED = 256
+"""Numbers from which on a power of two differs from 10**9 as the end of their range."""
+_SMALLEST_MODULUS = 2**16
+"""Smallest modulus of a secure sum; ages, codes and 8-bit images lie below it."""
+
 FEWEST_BITS = 64.0
 """Bits of a grid from which on values are on it not by chance: one in 2**64."""
 
@@ -75,7 +80,11 @@ def grid_of(values: Array) -> Grid | None:
         per_unit = 255.0 if step == _PIXEL else round(1 / step)
         exact = nonzero.astype(np.float64)
         on_grid = (np.round(exact * per_unit) / per_unit).astype(flat.dtype)
-        if np.array_equal(on_grid, nonzero):
+        is_on_grid = on_grid == nonzero
+        if step == _PIXEL:
+            # Pixels that were multiplied by 1/255 in their type may differ from those divided by 255 in the last digit.
+            is_on_grid |= np.round(exact * per_unit).astype(flat.dtype) * flat.dtype.type(_PIXEL) == nonzero
+        if is_on_grid.all():
             return Grid(step, _bits(exact, step, _digits(nonzero)))
     return None
 
@@ -118,3 +127,25 @@ def is_around_zero_point(values: Array) -> bool:
     below = float(np.mean(flat < edges[fullest]))
     above = float(np.mean(flat > edges[fullest + 1]))
     return min(below, above) >= 0.1
+
+
+def is_masked(values: Array) -> bool:
+    """Whether whole numbers are spread evenly from 0 to a power of two, as those under a mask of a secure sum are.
+
+    >>> draws = np.random.default_rng(0)
+    >>> is_masked(draws.integers(0, 2**32, 500)), is_masked(draws.integers(0, 10**9, 500))
+    (True, False)
+    """
+    if values.dtype.kind not in "iu" or values.size < _FEWEST_MASKED:
+        return False
+    low, high = int(values.min()), int(values.max())
+    modulus = 2 ** high.bit_length()
+    if low < 0 or modulus < _SMALLEST_MODULUS:
+        return False
+    # The smallest or the largest of n even draws is further from its end than 16 / n with a chance of e**-16.
+    margin = 16 * modulus / values.size
+    if low > margin or modulus - high > margin:
+        return False
+    # Four standard deviations of the mean of even draws; amounts of money lie mostly below half of the largest one.
+    mean = float(values.mean(dtype=np.float64)) / modulus
+    return bool(abs(mean - 0.5) < 4 / np.sqrt(12 * values.size))

@@ -33,7 +33,9 @@ def _is_pair(message: AnyMessage, name: str, other: str) -> bool:
     is_beside = name.rpartition("/")[0] == other.rpartition("/")[0]
     if not is_beside or name in message.lists or values.dtype.kind != "f" or places.dtype.kind not in "iu":
         return False
-    if values.size != places.shape[-1] or not _is_distinct(places):
+    # One number for each place, or one row of an embedding.
+    is_of_rows = values.ndim == 2 and len(values) == places.shape[-1]
+    if not (values.size == places.shape[-1] or is_of_rows) or not _is_distinct(places):
         return False
     # Values on a grid of data are data too.
     grid = grid_of(values)

@@ -8,6 +8,7 @@ import numpy as np
 from fedleak_recorder.arrays import Array
 from fedleak_recorder.lint.any_message import AnyMessage
 from fedleak_recorder.lint.checks.class_counts import is_whole, totals_of
+from fedleak_recorder.lint.data_grid import is_two_valued
 from fedleak_recorder.lint.finding import Finding
 from fedleak_recorder.lint.name_words import last_words, words_of
 from fedleak_recorder.lint.sample import column_of
@@ -90,8 +91,9 @@ def _small_cells(name: str, column: Array, totals: dict[int, str], minimum: int)
     if column.min() < 0 or not is_whole(column):
         return 0
     total = int(column.sum(dtype=np.float64))
-    is_histogram = total >= _FEWEST_IN_ALL and total in totals and np.count_nonzero(column) > 1
-    if not (_is_count(name) or is_histogram):
+    # Equal numbers, such as the ones of a normalisation layer, add up to any number of examples by their width alone.
+    adds_up = total >= _FEWEST_IN_ALL and total in totals and not is_two_valued(column)
+    if not (_is_count(name) or adds_up):
         return 0
     return int(np.count_nonzero((column > 0) & (column < minimum)))
 

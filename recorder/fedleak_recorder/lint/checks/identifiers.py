@@ -8,6 +8,7 @@ import numpy as np
 
 from fedleak_recorder.arrays import Array
 from fedleak_recorder.lint.any_message import AnyMessage
+from fedleak_recorder.lint.data_grid import is_masked
 from fedleak_recorder.lint.finding import Finding
 from fedleak_recorder.lint.name_words import words_of
 from fedleak_recorder.lint.sample import column_of
@@ -73,4 +74,4 @@ def _is_long_numbers(array: Array) -> bool:
     column = column_of(array)
     if column is None or column.dtype.kind not in "iu" or len(column) < _FEWEST:
         return False
-    return bool(column.min() >= _LONG_NUMBER) and len(np.unique(column)) == len(column)
+    return bool(column.min() >= _LONG_NUMBER) and not is_masked(column) and len(np.unique(column)) == len(column)

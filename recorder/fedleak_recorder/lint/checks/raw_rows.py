@@ -7,7 +7,7 @@ import numpy as np
 from fedleak_recorder.arrays import Array
 from fedleak_recorder.lint.any_message import AnyMessage
 from fedleak_recorder.lint.checks.centroids import CENTRES
-from fedleak_recorder.lint.data_grid import FEWEST_BITS, Grid, grid_of, is_around_zero_point, is_two_valued
+from fedleak_recorder.lint.data_grid import FEWEST_BITS, Grid, grid_of, is_around_zero_point, is_masked, is_two_valued
 from fedleak_recorder.lint.finding import Finding
 from fedleak_recorder.lint.name_words import last_words, words_of
 from fedleak_recorder.lint.sample import column_of, rows_of
@@ -32,6 +32,8 @@ _NAMES = ("x train", "train x", "y train", "train y", "x test", "y test", "raw d
 _COUNTING = {"count", "counts", "size", "sizes", "hist", "histogram", "freq", "freqs", "frequencies"}
 _COMPUTED = {"loss", "losses", "accuracy", "acc", "auc", "f1", "lr", "rate", "history", "score", "scores", "grad"}
 """Words of names of lists that fall or rise over the epochs of a training."""
+_SPECTRA = {"singular", "eigenvalue", "eigenvalues", "eigvals", "explained", "codebook"}
+"""Words of names of numbers that are sorted because an algorithm sorts them: of decompositions and of quantisation."""
 
 
 def findings(message: AnyMessage, settings: Settings) -> Iterator[Finding]:  # noqa: ARG001 - as every check
@@ -93,9 +95,22 @@ def _is_quantised(message: AnyMessage, array: Array, rows: Array) -> bool:
     """Whether whole numbers are those of an update of few bits, or of places."""
     if array.dtype.kind not in "iu" or _are_images(message, array):
         return False
-    if is_around_zero_point(rows) or _is_of_places(array):
+    if _is_of_places(array) or is_masked(array):
+        return True
+    if is_around_zero_point(rows) and _can_be_below_zero(rows):
         return True
     return array.dtype.itemsize == 1 and not _has_most_at_an_end(rows)
+
+
+def _can_be_below_zero(rows: Array) -> bool:
+    """Whether whole numbers stand for numbers below 0: by their sign, or by a zero point within the range they fill.
+
+    Ages have a most frequent value too, but in a type with a sign they are all above 0.
+    """
+    if rows.dtype.kind == "u" or rows.min() < 0:
+        return True
+    # Lists of bytes of a quantised update arrive in a type with a sign.
+    return bool(rows.min() == 0 and rows.max() == 255)
 
 
 def _has_most_at_an_end(rows: Array) -> bool:
@@ -141,7 +156,7 @@ def _gridded_column(message: AnyMessage, name: str, array: Array) -> str:
     if any(message.arrays[other].ndim > 1 for other in message.others_with_axis(array.size, name)):
         return ""
     grid = grid_of(column)
-    if grid is None or grid.bits < FEWEST_BITS or _has_equal_gaps(column):
+    if grid is None or grid.bits < FEWEST_BITS or _has_equal_gaps(column) or is_masked(column):
         return ""
     # Counts are those of other checks.
     if grid.step == 1.0 and _is_counting(message, name, array, column):
@@ -173,7 +188,8 @@ def _has_equal_gaps(column: Array) -> bool:
 def _sorted(message: AnyMessage, name: str, array: Array) -> str:
     """That values are sorted and no schedule; empty if they are not."""
     column = column_of(array)
-    if column is None or (name in message.lists and _COMPUTED & {*last_words(name)}):
+    words = {*last_words(name)}
+    if column is None or _SPECTRA & words or (name in message.lists and _COMPUTED & words):
         return ""
     gaps = np.diff(column.astype(np.float64))
     if not ((gaps >= 0).all() or (gaps <= 0).all()):
