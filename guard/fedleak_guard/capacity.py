@@ -87,7 +87,9 @@ def _tensors(policy: Policy, model: Shapes | None) -> Part:
         return Part(name, math.inf, "findings.allowed-tensors is log")
     received_shapes = model or {}
     for rule in policy.tensors:
-        if _chooses_shape(rule) and rule.name not in received_shapes:
+        # Bytes of trees may be as many as the sender likes, whatever was received.
+        is_fixed = rule.name in received_shapes and policy.trees is None
+        if _chooses_shape(rule) and not is_fixed:
             return Part(name, math.inf, f"the rule {rule.name[:60]} lets a message choose the shape")
     if not received_shapes and any(rule.has_wildcards for rule in policy.tensors):
         return Part(name, math.inf, "rules with wildcards allow what the received model has; give it to know how much")

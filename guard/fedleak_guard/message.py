@@ -12,6 +12,8 @@ import numpy as np
 
 from fedleak_guard.plain_message import (
     MOST_EXAMPLES,
+    array_or_bytes,
+    is_row_of_bytes,
     plain_array,
     plain_metrics,
     plain_name,
@@ -19,7 +21,7 @@ from fedleak_guard.plain_message import (
     type_of_numbers,
     whole_number,
 )
-from fedleak_recorder.arrays import Array, as_array, cast
+from fedleak_recorder.arrays import Array, cast
 from fedleak_recorder.errors import InputError
 
 Holds = Literal["models", "deltas"]
@@ -31,7 +33,7 @@ _NUMBERS_AT_ONCE = 2**16
 class Message:
     """What a client is about to send in a round, and what the site knows of it.
 
-    Arrays are of any framework, see `fedleak_recorder.arrays.as_array`. Only `sent` and `metrics` can leave.
+    Arrays are of any framework, see `fedleak_recorder.arrays.as_array`, or bytes. Only `sent` and `metrics` can leave.
 
     Attributes:
         job: name of the training.
@@ -82,7 +84,10 @@ class Message:
     @functools.cached_property
     def model(self) -> dict[str, Array]:
         """The received model as arrays."""
-        return {name: as_array(value, where=f"received {name!r}") for name, value in (self.received or {}).items()}
+        arrays = {}
+        for name, value in (self.received or {}).items():
+            arrays[name] = array_or_bytes(value, where=f"received {name!r}")
+        return arrays
 
     @functools.cached_property
     def update(self) -> dict[str, Array]:
@@ -91,31 +96,45 @@ class Message:
         Raises:
             InputError: models were sent, and the received model is unknown or has other tensors.
         """
-        if self.holds == "deltas":
-            return self.tensors
-        changes = {}
-        for name, value in self.tensors.items():
-            before = self.model.get(name)
-            if before is None or before.shape != value.shape:
-                description = "none"
-                if before is not None:
-                    description = f"shape {before.shape}"
-                raise InputError(
-                    expected=f"the received tensor {name[:80]!r} of shape {value.shape}, to know the change",
-                    found=description,
-                    way_out="Give the guard the model that the client received.",
-                )
-            # In the type that was sent; whole numbers without a sign would wrap around below 0.
-            exact = np.dtype(np.float64)
-            if value.dtype.kind == "f":
-                exact = value.dtype
-            changes[name] = value.astype(exact, copy=False) - before.astype(exact, copy=False)
-        return changes
+        return {name: self._change(name) for name in self.tensors}
 
     @functools.cached_property
     def changes(self) -> dict[str, Array]:
-        """The changes of floating-point tensors."""
-        return {name: value for name, value in self.update.items() if self.tensors[name].dtype.kind == "f"}
+        """The changes of floating-point tensors.
+
+        Raises:
+            InputError: see `update`. Rows of bytes, as trees are sent, have no change, and nothing of them is asked.
+        """
+        changes = {}
+        for name, value in self.tensors.items():
+            if is_row_of_bytes(value):
+                continue
+            change = self._change(name)
+            if value.dtype.kind == "f":
+                changes[name] = change
+        return changes
+
+    def _change(self, name: str) -> Array:
+        """Change of one sent tensor."""
+        value = self.tensors[name]
+        if self.holds == "deltas":
+            return value
+        before = self.model.get(name)
+        if before is None or before.shape != value.shape:
+            description = "none"
+            if before is not None:
+                description = f"shape {before.shape}"
+            raise InputError(
+                expected=f"the received tensor {name[:80]!r} of shape {value.shape}, to know the change",
+                found=description,
+                way_out="Give the guard the model that the client received.",
+            )
+        # In the type that was sent; whole numbers without a sign would wrap around below 0.
+        exact = np.dtype(np.float64)
+        if value.dtype.kind == "f":
+            exact = value.dtype
+        difference: Array = value.astype(exact, copy=False) - before.astype(exact, copy=False)
+        return difference
 
     @functools.cached_property
     def norm(self) -> float:
@@ -161,7 +180,7 @@ def own_copy(message: Message, *, job: str, round: int) -> Message:
     if received_parts is not None:
         received = {}
         for key, value in received_parts.items():
-            received[plain_name(key)] = np.array(as_array(value, where=f"received {key!r:.80}"))
+            received[plain_name(key)] = np.array(array_or_bytes(value, where=f"received {key!r:.80}"))
     sent_parts = message.sent
     sent = None
     dtypes: dict[str, str] = {}

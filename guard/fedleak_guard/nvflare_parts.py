@@ -42,7 +42,10 @@ def is_torch(value: Any) -> bool:
 
 
 def as_before(value: Array, sent: Any) -> Any:
-    """An array in the framework of the sent one, in C order and of the type that was checked."""
+    """An array in the framework of the sent one, in C order and of the type that was checked; bytes for bytes."""
+    if isinstance(sent, bytes | bytearray):
+        # One type for both, so that it says nothing.
+        return value.tobytes()
     value = np.array(value, order="C")
     if not is_torch(sent):
         return value
@@ -73,6 +76,9 @@ def sealed(result: Mapping[str, Any]) -> tuple[Any, str]:
             return [type(value).__name__, value]
         if isinstance(value, list):
             return [plain(part, f"{location}/{number}") for number, part in enumerate(value)]
+        if isinstance(value, bytes):  # of bytes their number, and the hash
+            arrays[location] = np.frombuffer(value, np.uint8)
+            return ["bytes", len(value)]
         # What is no array raises; of an array all is compared but its numbers, which the hash is of.
         arrays[location] = as_array(value, where=location)
         strides = value.stride() if is_torch(value) else value.strides

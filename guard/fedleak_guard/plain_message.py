@@ -28,13 +28,29 @@ class NoNumber:
     """Stands for what is no number in the copy of a message's metrics; it never leaves."""
 
 
+def array_or_bytes(value: Any, *, where: str) -> Array:
+    """An array of any framework, or ``(B,)`` uint8 of bytes, as models of trees are sent.
+
+    Raises:
+        InputError: it is neither.
+    """
+    if isinstance(value, bytes | bytearray):
+        return np.frombuffer(value, np.uint8)
+    return as_array(value, where=where)
+
+
+def is_row_of_bytes(array: Array) -> bool:
+    """Whether an array is one row of bytes, as which files are sent."""
+    return array.ndim == 1 and array.dtype == np.uint8
+
+
 def plain_array(value: Any, *, where: str) -> Array:
     """A copy of an array: contiguous, in the machine's order of bytes, without metadata of its type and without -0.0.
 
     Raises:
-        InputError: it is no array of numbers.
+        InputError: it is no array of numbers, and no bytes.
     """
-    array = as_array(value, where=where)
+    array = array_or_bytes(value, where=where)
     if array.dtype.kind == "b":
         # A byte of a boolean array may be any of 256.
         return np.array(array.view(np.uint8) != 0, order="C")

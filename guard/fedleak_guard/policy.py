@@ -129,6 +129,24 @@ class LintLimits:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TreeLimits:
+    """Limits on the trees in a message, whose leaves count the rows of the site."""
+
+    smallest_leaf: int | None = option("smallest number of the site's rows in a leaf", default=None, low=1)
+    smallest_class: int | None = option(
+        "smallest number of the site's positive rows in a leaf, and of its negative ones", default=None, low=1
+    )
+    deepest: int | None = option("largest number of splits between the root and a leaf", default=None, low=0)
+    most_trees: int | None = option("largest number of new trees in a message", default=None, low=1)
+    threshold_digits: int | None = option("decimal places to which each threshold is rounded", default=None, low=0)
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether a limit is on the site's rows, which the guard then needs."""
+        return self.smallest_leaf is not None or self.smallest_class is not None
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeclaredPrivacy:
     """What the client declares to do to its update before it sends it."""
 
@@ -192,6 +210,7 @@ class Policy:
     own: OwnData = option("what the site has itself, for the checks that need it; it never leaves", default=OwnData())
     metrics: MetricLimits = option("limits on metrics", default=MetricLimits())
     lint: LintLimits = option("what may leave of that which looks like more than an update", default=LintLimits())
+    trees: TreeLimits | None = option("what trees may leave; without it, none", default=None)
     privacy: DeclaredPrivacy | None = option("declared clip and noise, which are checked", default=None)
     budget: Budget = option("budget", default=Budget())
     noise: AddedNoise | None = option("noise that the guard adds", default=None)

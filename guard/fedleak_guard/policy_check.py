@@ -4,7 +4,7 @@ import math
 import re
 
 from fedleak_guard.known_checks import known_checks
-from fedleak_guard.policy import BITS, Policy
+from fedleak_guard.policy import BITS, Policy, TreeLimits
 from fedleak_recorder.errors import require
 from fedleak_recorder.nearest import did_you_mean
 
@@ -28,6 +28,7 @@ def check_policy(policy: Policy) -> None:
     _check_budget(policy)
     _check_hashes(policy)
     _check_norm(policy)
+    _check_trees(policy)
 
 
 def _exclude(is_excluded: bool, first_limit: str, second_limit: str) -> None:
@@ -111,6 +112,24 @@ def _check_norm(policy: Policy) -> None:
     # it practically never is.
     least = noise * math.sqrt(max(numbers - 7 * math.sqrt(2 * numbers), 0))
     _exclude(least > most, f"update.max_norm {most}", f"noise of norm {least:.3g} by privacy.noise")
+
+
+def _check_trees(policy: Policy) -> None:
+    """Refuses a section about trees that says nothing, or under which no trees can leave."""
+    if policy.trees is None:
+        return
+    require(
+        policy.trees != TreeLimits(),
+        "limits in the section trees",
+        "none",
+        "Add smallest_leaf, say, or remove the section.",
+    )
+    require(
+        any(rule.dtype == "uint8" for rule in policy.tensors),
+        "a rule for the bytes of trees, under the section trees",
+        "none with dtype uint8",
+        "Add {name: ..., dtype: uint8} to tensors, with the name under which the model is sent.",
+    )
 
 
 def fixed_size(policy: Policy) -> int | None:

@@ -36,5 +36,8 @@ def _is_known(name: str, shape: tuple[int, ...], message: Message, policy: Polic
     elif policy.names(name) and not policy.fixes_shape(name):
         # The policy lets the sender choose the shape of a tensor that the site did not receive.
         return True
+    # A forest grows from round to round; its bytes are as many as its nodes, which the policy's trees bound.
+    if policy.trees is not None and policy.names(name):
+        return True
     # Another shape than the received one needs a rule that has it whole; that it fits is what allowed-tensors checks.
     return policy.names(name) and policy.fixes_shape(name)

@@ -8,8 +8,9 @@ import numpy as np
 from fedleak_guard.check import Check, Measurement
 from fedleak_guard.checks.metric_values import is_count
 from fedleak_guard.message import Message
-from fedleak_guard.plain_message import NoNumber
+from fedleak_guard.plain_message import NoNumber, is_row_of_bytes
 from fedleak_guard.policy import Action, Policy
+from fedleak_guard.site_trees import beside_trees
 from fedleak_recorder.arrays import Array
 from fedleak_recorder.lint.any_message import AnyMessage
 from fedleak_recorder.lint.linting import linted
@@ -20,7 +21,8 @@ class MessageLint(Check):
     """Parts that are more than an update: rows of the data, one value for each record, counts, Hessians, centroids.
 
     It looks at tensors that differ from the received ones, and at metrics that `metrics.counts` does not name, which
-    are `metric-values`' own. What only a size or a name makes possible is no finding here.
+    are `metric-values`' own. Where the policy has a section ``trees``, trees are `tree-limits`' own, and the rest of a
+    model is looked at. What only a size or a name makes possible is no finding here.
     """
 
     name = "message-lint"
@@ -34,10 +36,16 @@ class MessageLint(Check):
         if message.sent is None and not message.metrics:
             return None
         metrics = _numbers_in(message.metrics, policy, "")
-        parts = {"tensors": _changed_tensors(message), "metrics": metrics}
+        tensors: dict[str, Any] = {**_changed_tensors(message)}
+        allowed = {*policy.lint.allowed}
+        if policy.trees is not None:
+            # The trees are those limits' own; what else a model holds is looked at as any part.
+            allowed.add("trees")
+            tensors = {name: _beside_trees(value) for name, value in tensors.items()}
+        parts = {"tensors": tensors, "metrics": metrics}
         findings = []
         for finding in linted(AnyMessage.of(parts, examples=message.examples), Settings(policy.lint.minimum)):
-            if finding.kind not in policy.lint.allowed and finding.how_sure != "possible":
+            if finding.kind not in allowed and finding.how_sure != "possible":
                 findings.append(finding)
         sentences = "; ".join(f"{finding.kind}: {finding.sentence[:120]}" for finding in findings[:3])
         sentence = f"{len(findings)} parts that look like more than an update: {sentences}"
@@ -54,6 +62,13 @@ def _changed_tensors(message: Message) -> dict[str, Array]:
         if not is_same:
             changed[name] = value
     return changed
+
+
+def _beside_trees(value: Array) -> Any:
+    """What a model of trees holds besides them; another tensor as it is."""
+    if not is_row_of_bytes(value):
+        return value
+    return beside_trees(value.tobytes())
 
 
 def _numbers_in(metrics: Mapping[str, Any], policy: Policy, prefix: str) -> dict[str, Any]:

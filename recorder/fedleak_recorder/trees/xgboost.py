@@ -87,14 +87,27 @@ def read_forest(content: bytes | bytearray | memoryview | str | Mapping[str, Any
     if isinstance(content, str):
         content = content.encode("utf-8", errors="surrogatepass")
     if isinstance(content, bytes | bytearray | memoryview):
-        values = _parsed(bytes(content), where)
+        values = read_values(bytes(content), where=where)
     try:
         return _forest(values, where)
     except RecursionError:
         raise InputError(expected=f"a model in {where}", found="values nested too deeply", way_out=WAY_OUT) from None
 
 
-def _parsed(content: bytes, where: str) -> Any:
+def read_values(content: bytes, *, where: str = "a model") -> Any:
+    """The values of a model's JSON or UBJ, of which nothing is checked yet.
+
+    Args:
+        content: what ``Booster.save_raw`` gives.
+        where: what it is, for errors.
+
+    Raises:
+        InputError: it is neither format.
+
+    Example:
+        >>> read_values(b'{"version": [3, 2, 0]}')
+        {'version': [3, 2, 0]}
+    """
     for beginning, kind in _UNREAD.items():
         require(not content.startswith(beginning), f"a model of XGBoost in {where}", kind, "Send JSON or UBJ.")
     require(content[:1] == b"{", f"a model of XGBoost in {where}", repr(content[:8]), "Send JSON or UBJ.")
