@@ -41,11 +41,13 @@ class TreeCountsEstimate(Estimate):
         Metric(
             "exact-nodes",
             "Exact nodes is the share of the nodes of a client's trees whose numbers of rows and of positives are"
-            " inferred exactly.",
+            " inferred exactly, in the rounds in which any number of a node can be inferred: mostly the first.",
             judged=True,
             guessing=0.0,
             span=SHARE,
-            words="counts the rows and the positive rows of {} of 100 nodes of the trees exactly",
+            words="counts the rows and the positive rows of {} of 100 nodes exactly, in the rounds whose trees it can"
+            " count in, mostly the first",
+            certified=("certified-nodes", "false-certified-nodes", "both numbers of {} of 100 nodes"),
         ),
         Metric(
             "certified-nodes",

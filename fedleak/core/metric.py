@@ -38,6 +38,10 @@ class Metric:
             for {} of 100 records"; continues "the best attack". Empty for none: a statement then has the number alone.
         words_scale: see `words`.
 
+        certified: names of the metrics of the share of which an attack is certain before it is compared with the truth,
+            and of the number of these that are wrong, and that share in words, with ``{}`` for a number of 100; None
+            without certificates.
+
     Example:
         >>> from fedleak import Metric
         >>> error = Metric("size-error", "The size error is the relative error of the number.", lower_is_better=True)
@@ -58,6 +62,7 @@ class Metric:
     predicts: str | None = None
     words: str = ""
     words_scale: float = 100.0
+    certified: tuple[str, str, str] | None = None
 
     def __post_init__(self) -> None:
         if self.predicts is not None and (self.leak or self.judged):

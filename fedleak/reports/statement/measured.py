@@ -24,6 +24,7 @@ from fedleak.reports.statement.everyday import answer_in_a_word, everyday
 from fedleak.reports.statement.measured_content import Baseline, ByMetric, Exposed, Measured, Rates
 from fedleak.reports.statement.numbers import (
     Names,
+    hundredths,
     in_percent,
     of_range,
     of_row,
@@ -81,11 +82,34 @@ def measured(
         fields["answer"] = answer_in_a_word(answer, summed=summed)
         # Sentences are about the fields above, so they come last.
         fields["everyday"] = everyday(fields, _READS_UPDATES if summed == 1 else _READS_SUMS)
+        fields["everyday"] += certificate(row, evaluation.scores)
         fields["sentence"] = _sentence(fields)
         order = (answer.question not in of_content, -(answer.gain or 0.0))
         questions.append((order, Measured(**fields)))
     questions.sort(key=lambda ordered: ordered[0])
     return [question for _, question in questions]
+
+
+def certificate(row: Row, scores: pd.DataFrame) -> str:
+    """What the best attack is certain of before it is compared with the truth; empty without certificates.
+
+    A certificate is no luck of few clients, so it is said whatever the comparison with baselines shows.
+    """
+    names = metric(row["metric"]).certified
+    if names is None:
+        return ""
+    name_of_share, name_of_false, words = names
+    shares = rows_of(scores, {**row, "metric": name_of_share})["value"].dropna()
+    false = rows_of(scores, {**row, "metric": name_of_false})["value"].dropna()
+    if not len(shares) or not len(false):
+        return ""
+    if float(shares.max()) == 0:
+        return " It is certain of nothing by itself: only the comparison with the truth says how much is right."
+    count = int(false.sum())
+    wrong = f"{count} of these are wrong"
+    if count == 0:
+        wrong = "none of these is wrong"
+    return f" By itself it is certain of {words.format(hundredths(float(shares.mean()) * 100))}, and {wrong}."
 
 
 def _by_other_metrics(answer: Answer, cells: Cells) -> list[ByMetric]:

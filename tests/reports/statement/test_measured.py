@@ -101,3 +101,26 @@ def test_baseline_that_reads_noisy_sums_shows_no_leak() -> None:
     (one,) = result(evaluation, summed=10)
     assert (one.answer, one.baseline and one.baseline.attack) == ("not shown", "equal-shares")
     assert one.everyday.startswith("No attack that ran is shown to be better than an answer without the update")
+
+
+@pytest.mark.parametrize(
+    ("certified", "false", "words"),
+    [
+        ([1.0, 0.5], [0.0, 0.0], "certain of both numbers of 75 of 100 nodes, and none of these is wrong."),
+        ([1.0, 0.5], [0.0, 2.0], "certain of both numbers of 75 of 100 nodes, and 2 of these are wrong."),
+        ([0.0, 0.0], [0.0, 0.0], "certain of nothing by itself"),
+        (None, None, ""),
+    ],
+)
+def test_a_statement_says_what_an_attack_is_certain_of(
+    certified: list[float] | None, false: list[float] | None, words: str
+) -> None:
+    values = {"exact-nodes": [1.0, 1.0]}
+    if certified is not None and false is not None:
+        values |= {"certified-nodes": certified, "false-certified-nodes": false}
+    evaluation = evaluated({"tree-counts": values}, "trees", {"tree-counts": "TreeCountsEstimate"})
+    (question,) = result(evaluation)
+    # Of two clients nothing can be said by comparison, and the certificate is said nevertheless.
+    assert question.answer == "cannot be said"
+    assert words in question.everyday
+    assert ("certain of" in question.everyday) == (certified is not None)
