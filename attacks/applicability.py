@@ -14,6 +14,7 @@ from fedleak.client.one_output import OneOutput
 from fedleak.client.pointwise_descent import VoteAlgorithm
 from fedleak.client.ranking import RankingAlgorithm
 from fedleak.client.recommendation import RecommenderAlgorithm
+from fedleak.client.trees import TreesAlgorithm
 from fedleak.core.view import ITEM_EMBEDDING, View
 
 _ITEMS = (RecommenderAlgorithm, RankingAlgorithm, VoteAlgorithm)
@@ -49,11 +50,11 @@ def without_texts(view: View, truth: Collection[str]) -> str | None:
     """Why a question about texts does not apply."""
     if "words" in truth:
         return None
+    if "columns" in view.auxiliary or isinstance(view.algorithm, TreesAlgorithm):
+        return "the clients train on rows of a table"
     examples = [view.auxiliary[name] for name in _EXAMPLES if name in view.auxiliary]
     if isinstance(view.algorithm, ImageClassifierAlgorithm) or any(batch.dim() == _IMAGE for batch in examples):
         return "the clients train on images"
-    if "columns" in view.auxiliary:
-        return "the clients train on rows of a table"
     return without_records(view, truth)
 
 

@@ -16,6 +16,7 @@ from fedleak.attacks.sums_over_rounds.estimates import SharesOverRounds
 from fedleak.attacks.words.estimates import WordSetEstimate
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.fncf import FNCFAlgorithm
+from fedleak.client.trees import TreesAlgorithm
 from fedleak.core.estimates import Estimate
 from fedleak.core.release import Release
 from fedleak.core.view import RoundView
@@ -67,3 +68,20 @@ def test_what_the_recording_shows_decides(
     estimate: type[Estimate], seen: RoundView, truth: set[str], applies: bool
 ) -> None:
     assert (estimate.inapplicable(seen, truth) is None) == applies
+
+
+def test_rows_of_a_forest_are_no_images() -> None:
+    forest = TreesAlgorithm(
+        objective="binary:logistic",
+        eta=0.1,
+        depth=3,
+        reg_lambda=1.0,
+        min_child_weight=1.0,
+        subsample=1.0,
+        trees=1,
+        aggregation="bagging",
+        features=8,
+        seed=0,
+    )
+    seen = view(algorithm=forest, auxiliary={"images": torch.zeros(2, 1, 1, 8)})
+    assert SpanEstimate.inapplicable(seen, CLASSES) == "the clients train on rows of a table"
