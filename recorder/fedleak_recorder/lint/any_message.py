@@ -29,6 +29,13 @@ LARGEST_JSON = 2**24
 _NPY = b"\x93NUMPY"
 _SHORTEST_LIST = 2
 """Numbers from which on a list is an array, and no setting."""
+_FEWEST_RECORDS = 8
+"""Mappings with the same keys from which on a list of them is a table."""
+_OF_METRICS = frozenset(
+    {"epoch", "round", "step", "iteration", "client", "site", "loss", "losses", "accuracy", "acc", "auc", "f1", "lr"}
+    | {"metric", "count", "counts", "samples", "examples", "units", "layer"}
+)
+"""Words of names of which one makes a list of mappings one of metrics, counts or settings."""
 _WAY_OUT = "Give arrays, bytes, texts, numbers, and lists and mappings of these."
 
 
@@ -234,8 +241,41 @@ class _Parts:
             self.arrays[name] = array
             self.lists.add(name)
             return
+        columns = _columns_of(values)
+        if columns:
+            # The numbers of a table stand together, and texts by themselves.
+            self.arrays[name] = np.column_stack(list(columns.values()))
+            self.lists.add(name)
+            values = [{key: cell for key, cell in record.items() if key not in columns} for record in values]
         for number, value in enumerate(values):
             self.add(f"{name}/{number}", value, depth + 1)
+
+
+def _columns_of(records: Sequence[Any]) -> dict[Any, Array]:
+    """Columns of numbers of a table that is sent as a list of records with the same names, NaN for no value.
+
+    None of a list of metrics or of counts, which other checks look at one by one.
+
+    Example:
+        >>> _columns_of([{"age": 41, "sex": "f"}, {"age": None, "sex": "m"}] * 4)["age"][:2]
+        array([41., nan])
+        >>> _columns_of([{"epoch": epoch, "loss": 0.5} for epoch in range(8)])
+        {}
+    """
+    if len(records) < _FEWEST_RECORDS or not isinstance(records[0], Mapping):
+        return {}
+    names = records[0].keys()
+    if not all(isinstance(record, Mapping) and record.keys() == names for record in records):
+        return {}
+    columns = {}
+    for name in names:
+        if _OF_METRICS & {*words_of(str(name))}:
+            return {}
+        cells = [math.nan if record[name] is None else record[name] for record in records]
+        column = _numbers_of(cells)
+        if column is not None and column.ndim == 1:
+            columns[name] = column.astype(np.float64)
+    return columns
 
 
 def _numbers_of(values: Sequence[Any]) -> Array | None:

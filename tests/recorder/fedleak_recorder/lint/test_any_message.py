@@ -8,6 +8,7 @@ import pytest
 
 from fedleak_recorder.errors import InputError
 from fedleak_recorder.lint.any_message import MOST_PARTS, AnyMessage
+from fedleak_recorder.lint.linting import linted
 
 
 def test_parts_are_sorted_by_what_they_are() -> None:
@@ -40,6 +41,42 @@ def test_json_in_a_text_is_what_it_holds() -> None:
 def test_a_mapping_of_cells_is_a_list() -> None:
     message = AnyMessage.of({"hist": {0: 3, 1: 0, 2: 7}})
     assert message.arrays["hist"].tolist() == [3, 0, 7]
+
+
+def people(count: int) -> list[dict[str, object]]:
+    """Rows of a table, one mapping each, with a cell that has no value."""
+    draws = np.random.default_rng(0)
+    rows: list[dict[str, object]] = []
+    for number in range(count):
+        age = int(draws.integers(18, 90))
+        weight = round(float(draws.normal(70, 12)), 1)
+        rows.append({"age": age, "sex": "fm"[number % 2], "weight": None if number == 3 else weight})
+    return rows
+
+
+@pytest.mark.parametrize("count", [8, 40])
+def test_a_list_of_records_is_a_table(count: int) -> None:
+    for content in (people(count), json.dumps(people(count)), json.dumps({"a": {"b": people(count)}}).encode()):
+        message = AnyMessage.of({"m": content})
+        (table,) = message.arrays.values()
+        assert table.shape == (count, 2)
+        assert np.isnan(table).sum() == 1
+        assert message.numbers == {}
+        assert [finding.kind for finding in linted(message) if finding.kind == "raw-rows"] == ["raw-rows"]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [{"epoch": epoch, "loss": round(2.0 / (1 + epoch), 3), "accuracy": 0.9} for epoch in range(20)],
+        [{"client": f"site-{number}", "accuracy": number / 12, "num_examples": 30 + number} for number in range(12)],
+        [{"name": f"layer{number}", "units": 2**number, "activation": "relu"} for number in range(10)],
+        [{"lr": 0.1 * 0.9**number, "weight_decay": 0.01, "params": [number, 7]} for number in range(12)],
+        [{"key": f"k{number}", "value": number} for number in range(9)],
+    ],
+)
+def test_lists_of_metrics_and_settings_are_no_tables(records: list[dict[str, object]]) -> None:
+    assert linted(AnyMessage.of({"m": records})) == []
 
 
 @pytest.mark.parametrize("name", ["num-examples", "num_examples", "NumExamples", "meta/NUM_STEPS_CURRENT_ROUND"])
