@@ -44,7 +44,7 @@ from fedleak.recordings.recording import Recording
 from fedleak.training.people import Attributes
 from tests.datamodules import image_trees, owned_files
 from tests.foreign_toys import items, write_dump
-from tests.fuzz import guard_files, guard_messages, result_files, user_files, watch_files
+from tests.fuzz import guard_files, guard_messages, lint_files, result_files, user_files, watch_files
 from tests.fuzz.children import LEGAL, SAME, SILENT, Answer
 from tests.fuzz.damages import FIELDS
 from tests.fuzz.mutations import change_bytes, change_npz, change_shard, change_value
@@ -388,7 +388,7 @@ def _item_dump(folder: Path) -> None:
     shutil.rmtree(path.parent)
 
 
-_MODULES = (user_files, guard_files, guard_messages, result_files, watch_files)
+_MODULES = (user_files, guard_files, guard_messages, lint_files, result_files, watch_files)
 
 
 def targets() -> list[Target]:
