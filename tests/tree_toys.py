@@ -94,3 +94,37 @@ def _size(number: int) -> bytes:
 def _text(text: str) -> bytes:
     encoded = text.encode()
     return _size(len(encoded)) + encoded
+
+
+SITE_ROWS = np.linspace(0, 1, 201)[:200, None].repeat(3, axis=1)
+"""Two hundred rows of a site with three columns, each from 0 to 1 in equal steps."""
+SITE_LABELS = np.arange(200) % 2
+"""Their classes, which take turns."""
+
+
+def site_model(*thresholds: float, splits: int = 1, masked: bool = False, **learner: Any) -> dict[str, Any]:
+    """A model with a tree for each threshold: splits of the first column, each a tenth above the one before."""
+    trees = []
+    for threshold in thresholds:
+        nodes = 2 * splits + 1
+        # Split s is node 2 s; its left child is the leaf 2 s + 1, its right one the split 2 s + 2.
+        children = [node + 1 if node % 2 == 0 and node < nodes - 1 else -1 for node in range(nodes)]
+        cuts = [round(threshold + 0.1 * (node // 2), 6) for node in range(nodes)]
+        tree = {
+            "left_children": children,
+            "right_children": [child + 1 if child > 0 else -1 for child in children],
+            "split_indices": [0] * nodes,
+            "split_conditions": [float(np.float32(cut)) for cut in cuts],
+            "base_weights": [0.1] * nodes,
+            "sum_hessian": [1.0 if masked else 50.0] * nodes,
+            "loss_changes": [1.0] * nodes,
+            "default_left": [0] * nodes,
+            "split_type": [0] * nodes,
+        }
+        trees.append(tree)
+    values = {
+        "gradient_booster": {"name": "gbtree", "model": {"trees": trees}},
+        "learner_model_param": {"base_score": "[5E-1]", "num_class": "0", "num_feature": "3"},
+        "objective": {"name": "binary:logistic"},
+    }
+    return {"learner": {**values, **learner}}

@@ -8,19 +8,17 @@ import torch
 from torch import Tensor
 
 from fedleak.client.algorithm import ClientAlgorithm, Model, Shapes
-from fedleak.client.tree_layout import FIELDS, HESSIAN, LEFT, PADDING, margins, tree_count
+from fedleak.client.tree_layout import FIELDS, margins, tree_count
 from fedleak.core.errors import InputError
 from fedleak.core.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, UnitInterval
+from fedleak_recorder.shard_check import TREES as TREES
+from fedleak_recorder.tree_recorder import BASE_SCORE as BASE_SCORE
 from fedleak_recorder.trees import read_forest
 
 Objective = Literal["binary:logistic", "reg:squarederror"]
 """Loss of the trees, by XGBoost's name."""
 TreeAggregation = Literal["bagging", "cyclic"]
 """``bagging``: all clients grow trees on one forest, and the server appends all. ``cyclic``: one client a round."""
-TREES = "trees"
-"""Name of the trees in a recording, see `fedleak.client.tree_layout`."""
-BASE_SCORE = "base_score"
-"""Name of the score before the first tree ``(1,)``: a probability for ``binary:logistic``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,19 +120,6 @@ class TreesAlgorithm(ClientAlgorithm):
         if base_score is None:
             base_score = forest.base_score
         return {TREES: torch.from_numpy(grown), BASE_SCORE: torch.tensor([base_score], dtype=torch.float32)}
-
-
-def masked_hessians(trees: Tensor) -> Tensor:
-    """``(..., N, 8)`` trees whose nodes have Hessians of 1, as some senders mask them.
-
-    Example:
-        >>> import torch
-        >>> masked_hessians(torch.tensor([[-1.0, -1, 0, 0.5, 0.5, 3, 0, 0], [-2, 0, 0, 0, 0, 0, 0, 0]]))[:, 5]
-        tensor([1., 0.])
-    """
-    masked = trees.clone()
-    masked[..., HESSIAN] = (trees[..., LEFT] != PADDING).to(trees.dtype)
-    return masked
 
 
 def _xgboost() -> Any:

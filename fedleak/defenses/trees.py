@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from fedleak.client.tree_layout import GAIN, HESSIAN, LEFT, THRESHOLD, WEIGHT
-from fedleak.client.trees import BASE_SCORE, TREES, masked_hessians
 from fedleak.core.errors import require
 from fedleak.core.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from fedleak.defenses.base import Defense, Update
+from fedleak_recorder.shard_check import TREES
+from fedleak_recorder.tree_recorder import BASE_SCORE
+from fedleak_recorder.trees.forest import GAIN, HESSIAN, LEFT, PADDING, THRESHOLD, WEIGHT
 
 _OF_AVERAGES = (
     *("train_locally", "penalty", "change_examples", "change_gradients", "willing", "protect", "server_sees"),
@@ -163,6 +164,19 @@ class NoisyLeaves(TreeDefense):
         trees[..., WEIGHT] = torch.where(is_leaf, values, 0.0)
         trees[..., GAIN] = 0.0
         return trees
+
+
+def masked_hessians(trees: Tensor) -> Tensor:
+    """``(..., N, 8)`` trees whose nodes have Hessians of 1, as some senders mask them.
+
+    Example:
+        >>> import torch
+        >>> masked_hessians(torch.tensor([[-1.0, -1, 0, 0.5, 0.5, 3, 0, 0], [-2, 0, 0, 0, 0, 0, 0, 0]]))[:, 5]
+        tensor([1., 0.])
+    """
+    masked = trees.clone()
+    masked[..., HESSIAN] = (trees[..., LEFT] != PADDING).to(trees.dtype)
+    return masked
 
 
 def check_of_trees(defenses: Sequence[Defense]) -> None:

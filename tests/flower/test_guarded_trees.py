@@ -14,7 +14,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from fedleak_guard import Guard, RefusedError
 from fedleak_guard.flower import released_content
 from fedleak_recorder.frameworks.flower import received_model
-from tests.guard.fedleak_guard.checks.test_tree_limits import LABELS, ROWS, model
+from tests.tree_toys import SITE_LABELS, SITE_ROWS, site_model
 
 
 def released(folder: Path, number: int, received: tuple[float, ...], sent: tuple[float, ...]) -> bytes:
@@ -23,7 +23,7 @@ def released(folder: Path, number: int, received: tuple[float, ...], sent: tuple
     TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1
     records = []
     for thresholds in (received, sent):
-        content = json.dumps(model(*thresholds)).encode() if thresholds else b""
+        content = json.dumps(site_model(*thresholds)).encode() if thresholds else b""
         records.append(ArrayRecord({"0": Array(np.frombuffer(content, np.uint8))}))
     content = RecordDict({"arrays": records[0], "config": ConfigRecord({"server-round": number})})
     task = Message(content=content, dst_node_id=1, message_type="train")
@@ -41,14 +41,14 @@ def released(folder: Path, number: int, received: tuple[float, ...], sent: tuple
 
 
 def test_a_site_keeps_trees_with_small_leaves(tmp_path: Path) -> None:
-    np.savez(tmp_path / "own.npz", records=ROWS, labels=LABELS)
+    np.savez(tmp_path / "own.npz", records=SITE_ROWS, labels=SITE_LABELS)
     (tmp_path / "policy.yaml").write_text(
         f"format: 1\nevidence: {tmp_path}/evidence\ntensors: [{{name: '0', dtype: uint8}}]\n"
         f"own: {{data: {tmp_path}/own.npz}}\ntrees: {{smallest_leaf: 20}}\n"
     )
-    assert released(tmp_path, 1, (), (0.5,)) == json.dumps(model(0.5)).encode()
+    assert released(tmp_path, 1, (), (0.5,)) == json.dumps(site_model(0.5)).encode()
     # The received trees have small leaves, which are of other sites.
-    assert released(tmp_path, 2, (0.01, 0.02), (0.5,)) == json.dumps(model(0.5)).encode()
+    assert released(tmp_path, 2, (0.01, 0.02), (0.5,)) == json.dumps(site_model(0.5)).encode()
     for sent in ((0.05,), (0.01, 0.02, 0.05)):
         with pytest.raises(RefusedError, match="tree-limits"):
             released(tmp_path, 3, (0.01, 0.02), sent)

@@ -35,6 +35,7 @@ from fedleak.datamodules.ranking.synthetic_ranking import SyntheticRanking
 from fedleak.datamodules.tables.sklearn_tables import SklearnTable
 from fedleak.defenses.device_noise import DeviceNoise
 from fedleak.defenses.local_dp import LocalDP
+from fedleak.defenses.trees import MaskedHessians, RoundedTrees
 from fedleak.modules.learners.decoder import FederatedDecoder
 from fedleak.modules.learners.fncf import FNCF
 from fedleak.modules.learners.foltr_es import FOLtRES
@@ -59,6 +60,8 @@ from tests.toys import quiet_trainer
 
 LOCAL = LocalTraining(learning_rate=0.05, batch_size=4)
 DEFENSES = (LocalDP(clip=1.0, epsilon=50, delta=1e-5), DeviceNoise(variance=1e-8, clients=[1, 2]))
+OTHER_DEFENSES = {FederatedTrees: (MaskedHessians(), RoundedTrees(digits=3))}
+"""Of learners whose updates are no numbers that a server averages."""
 
 
 class Tagged(FederatedDataModule):
@@ -126,7 +129,8 @@ DATA: dict[type[BuiltFromData], Callable[[], FederatedDataModule]] = {
 def made(kind: type[BuiltFromData]) -> BuiltFromData:
     """A learner that trains as `LOCAL` says, with `DEFENSES`, if it takes these."""
     taken = inspect.signature(kind).parameters
-    given = {name: value for name, value in (("local", LOCAL), ("defenses", DEFENSES)) if name in taken}
+    defenses = OTHER_DEFENSES.get(kind, DEFENSES)
+    given = {name: value for name, value in (("local", LOCAL), ("defenses", defenses)) if name in taken}
     return kind(**OPTIONS.get(kind, {}), **given)
 
 

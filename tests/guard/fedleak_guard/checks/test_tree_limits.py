@@ -10,11 +10,9 @@ import pytest
 
 from fedleak_guard import Guard, Message, RefusedError
 from fedleak_recorder.arrays import Array
-from tests.tree_toys import as_ubj
+from tests.tree_toys import SITE_LABELS, SITE_ROWS, as_ubj, site_model
 
 SECTION = "trees: {smallest_leaf: 20, smallest_class: 5, deepest: 2, most_trees: 2, threshold_digits: 2}\n"
-ROWS = np.linspace(0, 1, 201)[:200, None].repeat(3, axis=1)
-LABELS = np.arange(200) % 2
 
 
 def site(folder: Path, section: str = SECTION) -> Guard:
@@ -22,34 +20,6 @@ def site(folder: Path, section: str = SECTION) -> Guard:
     tensors = "tensors: [{name: model, dtype: uint8}]\n"
     (folder / "policy.yaml").write_text(f"format: 1\nevidence: {folder}/evidence\n{tensors}{section}")
     return Guard(folder / "policy.yaml")
-
-
-def model(*thresholds: float, splits: int = 1, masked: bool = False, **learner: Any) -> dict[str, Any]:
-    """A model with a tree for each threshold: splits of the first column, each a tenth above the one before."""
-    trees = []
-    for threshold in thresholds:
-        nodes = 2 * splits + 1
-        # Split s is node 2 s; its left child is the leaf 2 s + 1, its right one the split 2 s + 2.
-        children = [node + 1 if node % 2 == 0 and node < nodes - 1 else -1 for node in range(nodes)]
-        cuts = [round(threshold + 0.1 * (node // 2), 6) for node in range(nodes)]
-        tree = {
-            "left_children": children,
-            "right_children": [child + 1 if child > 0 else -1 for child in children],
-            "split_indices": [0] * nodes,
-            "split_conditions": [float(np.float32(cut)) for cut in cuts],
-            "base_weights": [0.1] * nodes,
-            "sum_hessian": [1.0 if masked else 50.0] * nodes,
-            "loss_changes": [1.0] * nodes,
-            "default_left": [0] * nodes,
-            "split_type": [0] * nodes,
-        }
-        trees.append(tree)
-    values = {
-        "gradient_booster": {"name": "gbtree", "model": {"trees": trees}},
-        "learner_model_param": {"base_score": "[5E-1]", "num_class": "0", "num_feature": "3"},
-        "objective": {"name": "binary:logistic"},
-    }
-    return {"learner": {**values, **learner}}
 
 
 def message(content: Any, number: int = 0, **changes: Any) -> Message:
@@ -61,8 +31,8 @@ def message(content: Any, number: int = 0, **changes: Any) -> Message:
         "round": number,
         "sent": {"model": content},
         "holds": "models",
-        "records": ROWS,
-        "labels": LABELS,
+        "records": SITE_ROWS,
+        "labels": SITE_LABELS,
         "examples": 200,
     }
     return Message(**{**given, **changes})
@@ -70,7 +40,7 @@ def message(content: Any, number: int = 0, **changes: Any) -> Message:
 
 def test_trees_with_large_leaves_leave_as_they_are(tmp_path: Path) -> None:
     guard = site(tmp_path)
-    contents = [json.dumps(model(0.5)).encode(), as_ubj(model(0.3, 0.6, splits=2))]
+    contents = [json.dumps(site_model(0.5)).encode(), as_ubj(site_model(0.3, 0.6, splits=2))]
     for number, content in enumerate(contents):
         tensors = guard.release(message(content, number)).tensors
         assert tensors is not None
@@ -82,18 +52,18 @@ def test_trees_with_large_leaves_leave_as_they_are(tmp_path: Path) -> None:
     ("content", "labels", "reason"),
     [
         # 19 of 200 rows are below 0.095: at 0.1 there are 20.
-        ({"thresholds": (0.5, 0.095)}, LABELS, "1 trees with a leaf of 19 rows, where the policy asks for 20"),
-        ({"thresholds": (0.5,)}, LABELS * (np.arange(200) >= 100), "1 trees with a leaf of 0 rows of one class"),
-        ({"thresholds": (0.3,), "splits": 3}, LABELS, "a leaf 3 splits below the root, where the policy allows 2"),
-        ({"thresholds": (0.3, 0.4, 0.5)}, LABELS, "3 new trees, where the policy allows 2"),
-        ({"thresholds": (0.5, 0.3333)}, LABELS, "1 thresholds with more than 2 decimal places"),
+        ({"thresholds": (0.5, 0.095)}, SITE_LABELS, "1 trees with a leaf of 19 rows, where the policy asks for 20"),
+        ({"thresholds": (0.5,)}, SITE_LABELS * (np.arange(200) >= 100), "1 trees with a leaf of 0 rows of one class"),
+        ({"thresholds": (0.3,), "splits": 3}, SITE_LABELS, "a leaf 3 splits below the root, where the policy allows 2"),
+        ({"thresholds": (0.3, 0.4, 0.5)}, SITE_LABELS, "3 new trees, where the policy allows 2"),
+        ({"thresholds": (0.5, 0.3333)}, SITE_LABELS, "1 thresholds with more than 2 decimal places"),
     ],
 )
 def test_what_breaks_a_limit_stays(
     tmp_path: Path, content: dict[str, Any], labels: Array, reason: str, masked: bool
 ) -> None:
     options = {name: value for name, value in content.items() if name != "thresholds"}
-    sent = model(*content["thresholds"], masked=masked, **options)
+    sent = site_model(*content["thresholds"], masked=masked, **options)
     with pytest.raises(RefusedError, match=reason):
         site(tmp_path).release(message(sent, labels=labels))
 
@@ -101,24 +71,24 @@ def test_what_breaks_a_limit_stays(
 def test_enough_rows_of_each_class_in_each_leaf_leave(tmp_path: Path) -> None:
     # 5 of the 100 rows on the left are positive, and one fewer is too few.
     for first, leaves in ((90, True), (92, False)):
-        labels = LABELS * (np.arange(200) >= first)
+        labels = SITE_LABELS * (np.arange(200) >= first)
         guard = site(tmp_path)
         if leaves:
-            assert guard.release(message(model(0.5), labels=labels)).tensors is not None
+            assert guard.release(message(site_model(0.5), labels=labels)).tensors is not None
         else:
             with pytest.raises(RefusedError, match="a leaf of 4 rows of one class"):
-                guard.release(message(model(0.5), 1, labels=labels))
+                guard.release(message(site_model(0.5), 1, labels=labels))
 
 
 def test_a_leaf_that_no_row_reaches_is_too_small(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="a leaf of 0 rows"):
-        site(tmp_path, "trees: {smallest_leaf: 1}\n").release(message(model(2.0)))
+        site(tmp_path, "trees: {smallest_leaf: 1}\n").release(message(site_model(2.0)))
 
 
 def test_a_missing_value_goes_where_the_tree_sends_it(tmp_path: Path) -> None:
-    rows = ROWS.copy()
+    rows = SITE_ROWS.copy()
     rows[:190, 0] = np.nan
-    sent = model(0.96)
+    sent = site_model(0.96)
     guard = site(tmp_path, "trees: {smallest_leaf: 3}\n")
     with pytest.raises(RefusedError, match="a leaf of 2 rows"):
         guard.release(message(sent, records=rows))
@@ -127,14 +97,14 @@ def test_a_missing_value_goes_where_the_tree_sends_it(tmp_path: Path) -> None:
 
 
 def test_trees_that_the_site_received_are_not_its_own(tmp_path: Path) -> None:
-    received = model(0.002, 0.004, 0.006)
-    for content in (model(0.002, 0.004, 0.006, 0.5), model(0.5)):
+    received = site_model(0.002, 0.004, 0.006)
+    for content in (site_model(0.002, 0.004, 0.006, 0.5), site_model(0.5)):
         released = site(tmp_path).release(
             message(content, received={"model": np.frombuffer(json.dumps(received).encode(), np.uint8)})
         )
         assert released.tensors is not None
     # An own small leaf behind them, and one tree of them changed.
-    for content in (model(0.002, 0.004, 0.006, 0.01), model(0.002, 0.004, 0.007, 0.5)):
+    for content in (site_model(0.002, 0.004, 0.006, 0.01), site_model(0.002, 0.004, 0.007, 0.5)):
         with pytest.raises(RefusedError, match="tree-limits"):
             site(tmp_path).release(message(content, received={"model": json.dumps(received).encode()}))
 
@@ -144,29 +114,29 @@ def test_trees_that_the_site_received_are_not_its_own(tmp_path: Path) -> None:
     [
         ({"records": None}, "rows and labels are unknown"),
         ({"labels": None}, "rows and labels are unknown"),
-        ({"records": ROWS[:, :2]}, "expected rows of the 3 columns"),
-        ({"records": ROWS[:150], "labels": LABELS[:150]}, "expected the 200 rows"),
+        ({"records": SITE_ROWS[:, :2]}, "expected rows of the 3 columns"),
+        ({"records": SITE_ROWS[:150], "labels": SITE_LABELS[:150]}, "expected the 200 rows"),
         ({"labels": np.linspace(0, 3, 200)}, "labels of 0 and 1"),
         ({"sent": {"model": b""}}, "tree-limits failed"),
         ({"sent": {"model": b"\x80\x04."}}, "a pickle, which is never opened"),
-        ({"sent": {"model": json.dumps(model(0.5)).encode()[:-9]}}, "tree-limits failed"),
+        ({"sent": {"model": json.dumps(site_model(0.5)).encode()[:-9]}}, "tree-limits failed"),
         ({"sent": {"model": np.zeros(9, "f")}}, "expected trees as 'model'"),
         ({"sent": {"model": np.zeros((3, 3), np.uint8)}}, "expected trees as 'model'"),
     ],
 )
 def test_what_cannot_be_judged_stays(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(RefusedError, match=reason):
-        site(tmp_path).release(message(model(0.5), **changes))
+        site(tmp_path).release(message(site_model(0.5), **changes))
 
 
 def test_limits_on_trees_alone_need_no_rows(tmp_path: Path) -> None:
     guard = site(tmp_path, "trees: {deepest: 2}\n")
-    assert guard.release(message(model(0.002), records=None, labels=None)).tensors is not None
+    assert guard.release(message(site_model(0.002), records=None, labels=None)).tensors is not None
 
 
 def test_what_a_model_holds_besides_trees_is_linted(tmp_path: Path) -> None:
     texts = {"note": "Patient Miller, born on 3 May 1961, came back on Monday with chest pain and a fever of 39."}
-    for number, sent in enumerate((model(0.5, attributes=texts), _with_list_in_tree())):
+    for number, sent in enumerate((site_model(0.5, attributes=texts), _with_list_in_tree())):
         for content in (json.dumps(sent).encode(), as_ubj(copy.deepcopy(sent))):
             with pytest.raises(RefusedError, match="message-lint"):
                 site(tmp_path).release(message(content, number))
@@ -174,14 +144,14 @@ def test_what_a_model_holds_besides_trees_is_linted(tmp_path: Path) -> None:
 
 def _with_list_in_tree() -> dict[str, Any]:
     """A tree with a list that XGBoost does not write: a value for each of 200 rows."""
-    sent = model(0.5)
+    sent = site_model(0.5)
     sent["learner"]["gradient_booster"]["model"]["trees"][0]["losses"] = np.random.default_rng(0).random(200).tolist()
     return sent
 
 
 def test_without_the_section_no_trees_leave(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match=r"message-lint: .*trees"):
-        site(tmp_path, "").release(message(model(0.5)))
+        site(tmp_path, "").release(message(site_model(0.5)))
 
 
 @pytest.mark.parametrize(
@@ -196,7 +166,7 @@ def test_without_the_section_no_trees_leave(tmp_path: Path) -> None:
 )
 def test_a_policy_that_says_nothing_of_trees_is_refused(tmp_path: Path, section: str, way_out: str) -> None:
     with pytest.raises(RefusedError, match=way_out):
-        site(tmp_path, section).release(message(model(0.5)))
+        site(tmp_path, section).release(message(site_model(0.5)))
 
 
 def test_trees_of_xgboost_and_their_masked_twins(tmp_path: Path) -> None:
