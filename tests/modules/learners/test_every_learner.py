@@ -33,6 +33,7 @@ from fedleak.datamodules.images.synthetic_images import SyntheticImages
 from fedleak.datamodules.partition.client_split import ClientSplit
 from fedleak.datamodules.ranking.synthetic_ranking import SyntheticRanking
 from fedleak.datamodules.tables.sklearn_tables import SklearnTable
+from fedleak.defenses.base import Defense
 from fedleak.defenses.device_noise import DeviceNoise
 from fedleak.defenses.local_dp import LocalDP
 from fedleak.defenses.trees import MaskedHessians, RoundedTrees
@@ -60,7 +61,7 @@ from tests.toys import quiet_trainer
 
 LOCAL = LocalTraining(learning_rate=0.05, batch_size=4)
 DEFENSES = (LocalDP(clip=1.0, epsilon=50, delta=1e-5), DeviceNoise(variance=1e-8, clients=[1, 2]))
-OTHER_DEFENSES = {FederatedTrees: (MaskedHessians(), RoundedTrees(digits=3))}
+OTHER_DEFENSES: dict[type[BuiltFromData], tuple[Defense, ...]] = {FederatedTrees: (MaskedHessians(), RoundedTrees(digits=3))}
 """Of learners whose updates are no numbers that a server averages."""
 
 
@@ -129,7 +130,7 @@ DATA: dict[type[BuiltFromData], Callable[[], FederatedDataModule]] = {
 def made(kind: type[BuiltFromData]) -> BuiltFromData:
     """A learner that trains as `LOCAL` says, with `DEFENSES`, if it takes these."""
     taken = inspect.signature(kind).parameters
-    defenses = OTHER_DEFENSES.get(kind, DEFENSES)
+    defenses: tuple[Defense, ...] = OTHER_DEFENSES.get(kind, DEFENSES)
     given = {name: value for name, value in (("local", LOCAL), ("defenses", defenses)) if name in taken}
     return kind(**OPTIONS.get(kind, {}), **given)
 
