@@ -61,7 +61,9 @@ from tests.toys import quiet_trainer
 
 LOCAL = LocalTraining(learning_rate=0.05, batch_size=4)
 DEFENSES = (LocalDP(clip=1.0, epsilon=50, delta=1e-5), DeviceNoise(variance=1e-8, clients=[1, 2]))
-OTHER_DEFENSES: dict[type[BuiltFromData], tuple[Defense, ...]] = {FederatedTrees: (MaskedHessians(), RoundedTrees(digits=3))}
+OTHER_DEFENSES: dict[type[BuiltFromData], tuple[Defense, ...]] = {
+    FederatedTrees: (MaskedHessians(), RoundedTrees(digits=3))
+}
 """Of learners whose updates are no numbers that a server averages."""
 
 
