@@ -178,6 +178,8 @@ class TreeRowsEstimate(Estimate):
 def accuracy(client: RowsOfClient, rows: Tensor, labels: Tensor, columns: TableColumns | None) -> tuple[float, float]:
     """Share of right fields, and of rows of which all fields are right, of the best matching.
 
+    Fields without a true value do not count.
+
     Args:
         client: the reconstructed rows.
         rows: ``(R, F)`` true rows.
@@ -195,14 +197,16 @@ def accuracy(client: RowsOfClient, rows: Tensor, labels: Tensor, columns: TableC
     guessed = draws.choice(len(client.rows), size, replace=False) if size < len(client.rows) else np.arange(size)
     true_fields, tolerances = fields_of(rows[chosen], labels[chosen], columns)
     guessed_fields, _ = fields_of(client.rows[guessed], client.labels[guessed], columns)
+    has_value = ~true_fields.isnan()
     wrong = np.zeros((size, size), dtype=np.int16)
     for field, tolerance in enumerate(tolerances.tolist()):
         distance = (true_fields[:, None, field] - guessed_fields[None, :, field]).abs()
         # A comparison with NaN is False: a field that is not inferred is wrong.
-        wrong += (~(distance <= tolerance)).numpy()
+        is_wrong = ~(distance <= tolerance)
+        wrong += (is_wrong & has_value[:, None, field]).numpy()
     of_true, of_guessed = linear_sum_assignment(wrong)
     matched = wrong[of_true, of_guessed]
-    return float(1 - matched.mean() / len(tolerances)), float((matched == 0).mean())
+    return float(1 - matched.sum() / int(has_value.sum())), float((matched == 0).mean())
 
 
 def fields_of(rows: Tensor, labels: Tensor, columns: TableColumns | None) -> tuple[Tensor, Tensor]:
@@ -224,7 +228,9 @@ def fields_of(rows: Tensor, labels: Tensor, columns: TableColumns | None) -> tup
             is_category.append(False)
     parts.append(labels.double())
     fields = torch.stack(parts, dim=1)
-    tolerances = TOLERANCE * fields.std(0, correction=0)
+    # The standard deviation of the values that there are.
+    deviations = fields - fields.nanmean(0)
+    tolerances = TOLERANCE * deviations.square().nanmean(0).sqrt()
     return fields, tolerances.masked_fill(torch.tensor([*is_category, False]), 0.0)
 
 

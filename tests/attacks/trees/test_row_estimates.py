@@ -33,6 +33,15 @@ def test_a_field_that_is_not_inferred_is_wrong() -> None:
     assert accuracy(guessed(unknown), ROWS, LABELS, None)[0] == pytest.approx(2 / 3)
 
 
+def test_a_field_without_a_true_value_does_not_count() -> None:
+    partly = ROWS.clone()
+    partly[3, 0] = torch.nan
+    # Of the eleven fields that have a value, those of the first column are wrong: three.
+    assert accuracy(guessed(ROWS), partly, LABELS, None) == (1, 1)
+    far = ROWS + torch.tensor([99.0, 0.0])
+    assert accuracy(guessed(far), partly, LABELS, None)[0] == pytest.approx(8 / 11)
+
+
 def test_a_category_is_right_if_it_is_equal() -> None:
     columns = TableColumns(
         column=torch.tensor([0, 1, 1]),
