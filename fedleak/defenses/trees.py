@@ -78,8 +78,8 @@ class TreeDefense(Defense, abc.ABC):
 class MaskedHessians(TreeDefense):
     """Clients send 1 in place of the sum of Hessians of each node, as some of XGBoost's federated modes do.
 
-    It hides nothing where the learning rate and lambda are public: the weights alone say how many rows a node has, see
-    `fedleak.attacks.trees.tree_counts`.
+    It hides nothing where the learning rate and a lambda above 0 are public: the weights alone say how many rows a node
+    has, see `fedleak.attacks.trees.tree_counts`. Without lambda, it hides how two leaves of a class divide theirs.
 
     References:
         This project, docs/audit/trees.md.
@@ -136,9 +136,9 @@ class NoisyLeaves(TreeDefense):
 
     A leaf's value, which is the learning rate times its weight, becomes ``clamp(v, -clip, clip) + Laplace(scale)``.
     Hessians are masked, and gains and the weights of splits are 0. Columns, thresholds and the base score are sent as
-    they are, and they are chosen on the rows too: no differential privacy is claimed. For one tree of which all else is
-    public, a row more or less changes one value by at most ``2 * clip``, which the noise hides with an epsilon of ``2 *
-    clip / scale``.
+    they are, and they are chosen on the rows too: no differential privacy is claimed. If all else of one tree stayed
+    the same without a row, the row would change one value by at most ``2 * clip``, which the noise hides with an epsilon of
+    ``2 * clip / scale``.
 
     Args:
         clip: largest value of a leaf.
