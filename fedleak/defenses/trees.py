@@ -137,7 +137,7 @@ class NoisyLeaves(TreeDefense):
     A leaf's value, which is the learning rate times its weight, becomes ``clamp(v, -clip, clip) + Laplace(scale)``.
     Hessians are masked, and gains and the weights of splits are 0. Columns, thresholds and the base score are sent as
     they are, and they are chosen on the rows too: no differential privacy is claimed. If all else of one tree stayed
-    the same without a row, the row would change one value by at most ``2 * clip``, which the noise hides with an epsilon
+    the same without a row, it would change one value by at most ``2 * clip``, which the noise hides with an epsilon
     of ``2 * clip / scale``.
 
     Args:
